@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: Apache-2.0
+# How tests are declared.
+#
+#   clb_criterion_test(NAME n SOURCES files... [LIBS libs...] [ENV VAR=value...]
+#                      [LABELS l...] [TIMEOUT seconds] [RUNTIMES r...] [ARGS a...])
+#   clb_program_test(... the same ...)
+#   clb_program32_test(NAME n SOURCES files... [LABELS l...] [TIMEOUT seconds])
+#   clb_script_test(NAME n COMMAND words... [ENV ...] [LABELS ...] [TIMEOUT s] [RUNTIMES r...])
+#   clb_cl_env(out runtime)
+#   clb_fuzzer(NAME n SOURCES files... [LIBS libs...] [CORPUS dir])
+#
+# A Criterion test is an executable of Criterion suites. It is not built under
+# ThreadSanitizer, where Criterion 2.4 cannot start. A program test has a main:
+# exit status 0 is a pass, 77 a skip (say why on standard output), all else a
+# failure. Both link clbridge_static, and see src/ (so <core/wire.h>), the
+# folders in it (so "wire.h"), tests/support and the public headers;
+# tests of the CL part say LIBS clbridge_cl_static.
+#
+# RUNTIMES (pocl, rusticl, oclgrind): the executable is registered once per
+# runtime as NAME.RUNTIME, and each run sees that runtime alone. A runtime that
+# is not installed shows as a skipped test. Without RUNTIMES a test sees no
+# OpenCL platform at all.
+#
+# Every test has a time limit (60 s unless TIMEOUT says otherwise; more under
+# sanitizers). CLB_TEST_SOURCE_DIR (tests/) and CLB_TEST_DATA_DIR (tests/data)
+# are string macros for the sources and variables for the scripts.
+
+# --- OpenCL runtimes --------------------------------------------------------
+
+# Compiled kernels, shared by all build folders under build/: a sanitized run
+# with a cold cache would report what PoCL's compiler leaves behind.
+get_filename_component(clb_build_parent ${PROJECT_BINARY_DIR} DIRECTORY)
+if(NOT clb_build_parent STREQUAL ${PROJECT_SOURCE_DIR}/build)
+  set(clb_build_parent ${PROJECT_BINARY_DIR})
+endif()
+set(CLB_POCL_CACHE_DIR ${clb_build_parent}/pocl-cache CACHE PATH "Kernel cache of the tests")
+file(MAKE_DIRECTORY ${CLB_POCL_CACHE_DIR})
+
+set(CLB_RUNTIMES_FOUND "")
+file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/icd/none)
+foreach(runtime pocl rusticl oclgrind)
+  set(dir ${PROJECT_BINARY_DIR}/icd/${runtime})
+  file(MAKE_DIRECTORY ${dir})
+  file(REMOVE ${dir}/${runtime}.icd)
+  if(runtime STREQUAL "oclgrind")
+    # Debian keeps it out of the vendor folder, as it is not for daily use.
+    find_file(CLB_OCLGRIND_ICD liboclgrind-rt-icd.so
+      PATHS /usr/lib/oclgrind /usr/lib/${CMAKE_LIBRARY_ARCHITECTURE}/oclgrind /usr/local/lib/oclgrind
+      NO_DEFAULT_PATH)
+    if(CLB_OCLGRIND_ICD)
+      file(WRITE ${dir}/oclgrind.icd "${CLB_OCLGRIND_ICD}\n")
+    endif()
+  elseif(EXISTS /etc/OpenCL/vendors/${runtime}.icd)
+    file(COPY /etc/OpenCL/vendors/${runtime}.icd DESTINATION ${dir})
+  endif()
+  if(EXISTS ${dir}/${runtime}.icd)
+    list(APPEND CLB_RUNTIMES_FOUND ${runtime})
+  endif()
+endforeach()
+message(STATUS "OpenCL runtimes for the tests: ${CLB_RUNTIMES_FOUND}")
+
+# Environment in which a process sees one runtime ("none": no runtime).
+function(clb_cl_env out runtime)
+  set(env
+    OCL_ICD_VENDORS=${PROJECT_BINARY_DIR}/icd/${runtime}
+    POCL_CACHE_DIR=${CLB_POCL_CACHE_DIR})
+  if(runtime STREQUAL "rusticl")
+    list(APPEND env RUSTICL_ENABLE=llvmpipe)
+  endif()
+  set(${out} ${env} PARENT_SCOPE)
+endfunction()
+
+# --- Criterion --------------------------------------------------------------
+
+set(CLB_CRITERION TRUE)
+if(CLB_SANITIZE MATCHES "thread" OR CLB_FUZZ)
+  set(CLB_CRITERION FALSE)
+else()
+  find_path(CLB_CRITERION_INCLUDE criterion/criterion.h REQUIRED)
+  find_library(CLB_CRITERION_LIBRARY criterion REQUIRED)
+endif()
+
+# --- shared parts -----------------------------------------------------------
+
+function(clb_skipped_test name reason)
+  add_test(NAME ${name} COMMAND ${CMAKE_COMMAND} -E echo "SKIP: ${reason}")
+  set_tests_properties(${name} PROPERTIES SKIP_REGULAR_EXPRESSION "^SKIP: " LABELS skip)
+endfunction()
+
+# Registers one command under one name, with limits and environment.
+function(clb_register name)
+  cmake_parse_arguments(arg "" "RUNTIME;TIMEOUT" "COMMAND;ENV;LABELS" ${ARGN})
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 60)
+  endif()
+  math(EXPR timeout "${arg_TIMEOUT} * ${CLB_TIMEOUT_FACTOR}")
+  if(NOT arg_RUNTIME)
+    set(arg_RUNTIME none)
+  endif()
+  clb_cl_env(env ${arg_RUNTIME})
+  list(APPEND env
+    CLB_TEST_SOURCE_DIR=${PROJECT_SOURCE_DIR}/tests
+    CLB_TEST_DATA_DIR=${PROJECT_SOURCE_DIR}/tests/data
+    CLB_BUILD_DIR=${PROJECT_BINARY_DIR}
+    CLB_COMMAND=${PROJECT_BINARY_DIR}/tools/clbridge
+    ASAN_OPTIONS=detect_leaks=1:abort_on_error=0:strict_string_checks=1
+    UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
+    TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/tsan.supp:halt_on_error=1:second_deadlock_stack=1)
+  # What the test asks for replaces the defaults of the same name.
+  foreach(pair IN LISTS arg_ENV)
+    string(REGEX REPLACE "=.*" "" var "${pair}")
+    list(FILTER env EXCLUDE REGEX "^${var}=")
+  endforeach()
+  list(APPEND env ${arg_ENV})
+  add_test(NAME ${name} COMMAND ${arg_COMMAND} WORKING_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR})
+  set_tests_properties(${name} PROPERTIES
+    TIMEOUT ${timeout}
+    SKIP_RETURN_CODE 77
+    ENVIRONMENT "${env}"
+    LABELS "${arg_LABELS}")
+endfunction()
+
+# Once without a runtime, or once for each.
+function(clb_register_all name)
+  cmake_parse_arguments(arg "" "TIMEOUT" "COMMAND;ENV;LABELS;RUNTIMES" ${ARGN})
+  if(NOT arg_RUNTIMES)
+    clb_register(${name} COMMAND ${arg_COMMAND} ENV ${arg_ENV} LABELS ${arg_LABELS}
+      TIMEOUT ${arg_TIMEOUT})
+  endif()
+  foreach(runtime IN LISTS arg_RUNTIMES)
+    if(NOT CLB_WITH_CL)
+      continue()
+    elseif(runtime IN_LIST CLB_RUNTIMES_FOUND)
+      clb_register(${name}.${runtime} COMMAND ${arg_COMMAND}
+        ENV CLB_TEST_RUNTIME=${runtime} ${arg_ENV}
+        LABELS ${arg_LABELS} cl ${runtime} TIMEOUT ${arg_TIMEOUT} RUNTIME ${runtime})
+    else()
+      clb_skipped_test(${name}.${runtime} "no ${runtime} on this machine")
+    endif()
+  endforeach()
+endfunction()
+
+function(clb_test_executable target)
+  cmake_parse_arguments(arg "" "" "SOURCES;LIBS" ${ARGN})
+  add_executable(${target} ${arg_SOURCES})
+  target_include_directories(${target} PRIVATE
+    ${PROJECT_SOURCE_DIR}/tests/support
+    ${PROJECT_SOURCE_DIR}/src/core ${PROJECT_SOURCE_DIR}/src/transport
+    ${PROJECT_SOURCE_DIR}/src/cl ${PROJECT_SOURCE_DIR}/src/depthai)
+  target_compile_definitions(${target} PRIVATE
+    CLB_TEST_SOURCE_DIR="${PROJECT_SOURCE_DIR}/tests"
+    CLB_TEST_DATA_DIR="${PROJECT_SOURCE_DIR}/tests/data")
+  # Assertions are how program tests fail: never compiled out.
+  target_compile_options(${target} PRIVATE -UNDEBUG)
+  target_link_libraries(${target} PRIVATE ${arg_LIBS} clbridge_static clb_flags m)
+endfunction()
+
+# --- the declarations -------------------------------------------------------
+
+set(clb_one NAME TIMEOUT)
+set(clb_many SOURCES LIBS ENV LABELS RUNTIMES ARGS)
+
+function(clb_criterion_test)
+  cmake_parse_arguments(arg "" "${clb_one}" "${clb_many}" ${ARGN})
+  if(NOT CLB_CRITERION)
+    return()
+  endif()
+  clb_test_executable(test_${arg_NAME} SOURCES ${arg_SOURCES} LIBS ${arg_LIBS})
+  target_include_directories(test_${arg_NAME} SYSTEM PRIVATE ${CLB_CRITERION_INCLUDE})
+  target_link_libraries(test_${arg_NAME} PRIVATE ${CLB_CRITERION_LIBRARY})
+  # Criterion declares each test by a macro that makes an external function.
+  target_compile_options(test_${arg_NAME} PRIVATE -Wno-missing-prototypes -Wno-pedantic)
+  clb_register_all(${arg_NAME} COMMAND test_${arg_NAME} ${arg_ARGS} ENV ${arg_ENV}
+    LABELS ${arg_LABELS} TIMEOUT ${arg_TIMEOUT} RUNTIMES ${arg_RUNTIMES})
+endfunction()
+
+function(clb_program_test)
+  cmake_parse_arguments(arg "" "${clb_one}" "${clb_many}" ${ARGN})
+  clb_test_executable(test_${arg_NAME} SOURCES ${arg_SOURCES} LIBS ${arg_LIBS})
+  clb_register_all(${arg_NAME} COMMAND test_${arg_NAME} ${arg_ARGS} ENV ${arg_ENV}
+    LABELS ${arg_LABELS} TIMEOUT ${arg_TIMEOUT} RUNTIMES ${arg_RUNTIMES})
+endfunction()
+
+function(clb_script_test)
+  cmake_parse_arguments(arg "" "NAME;TIMEOUT" "COMMAND;ENV;LABELS;RUNTIMES" ${ARGN})
+  clb_register_all(${arg_NAME} COMMAND ${arg_COMMAND} ENV ${arg_ENV}
+    LABELS ${arg_LABELS} TIMEOUT ${arg_TIMEOUT} RUNTIMES ${arg_RUNTIMES})
+endfunction()
+
+# A program for 32 bit, of these sources alone: no library of ours is built so.
+function(clb_program32_test)
+  cmake_parse_arguments(arg "" "NAME;TIMEOUT" "SOURCES;LABELS" ${ARGN})
+  if(CLB_SANITIZE)
+    return()
+  endif()
+  if(NOT DEFINED CLB_M32_WORKS)
+    file(WRITE ${CMAKE_BINARY_DIR}/m32.c "#include <stdio.h>\nint main(void) { return puts(\"\") < 0; }\n")
+    try_compile(works ${CMAKE_BINARY_DIR}/m32 ${CMAKE_BINARY_DIR}/m32.c
+      COMPILE_DEFINITIONS -m32 LINK_OPTIONS -m32)
+    set(CLB_M32_WORKS ${works} CACHE INTERNAL "${CMAKE_C_COMPILER} -m32 makes programs")
+  endif()
+  if(NOT CLB_M32_WORKS)
+    clb_skipped_test(${arg_NAME} "${CMAKE_C_COMPILER} -m32 does not work here (gcc-multilib)")
+    return()
+  endif()
+  add_executable(test_${arg_NAME} ${arg_SOURCES})
+  target_include_directories(test_${arg_NAME} PRIVATE
+    ${PROJECT_SOURCE_DIR}/include ${PROJECT_BINARY_DIR}/include
+    ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/src/core ${PROJECT_SOURCE_DIR}/tests/support)
+  target_compile_definitions(test_${arg_NAME} PRIVATE
+    CLB_TEST_SOURCE_DIR="${PROJECT_SOURCE_DIR}/tests"
+    CLB_TEST_DATA_DIR="${PROJECT_SOURCE_DIR}/tests/data")
+  target_compile_options(test_${arg_NAME} PRIVATE -m32 -UNDEBUG)
+  target_link_options(test_${arg_NAME} PRIVATE -m32)
+  target_link_libraries(test_${arg_NAME} PRIVATE clb_flags)
+  clb_register(${arg_NAME} COMMAND test_${arg_NAME} LABELS ${arg_LABELS} TIMEOUT ${arg_TIMEOUT})
+endfunction()
+
+# A file with LLVMFuzzerTestOneInput. With CLB_FUZZ it becomes the libFuzzer
+# program <build>/tests/fuzz/fuzz_NAME; in every other build a program that
+# feeds it the files of its corpus once, as a test.
+function(clb_fuzzer)
+  cmake_parse_arguments(arg "" "NAME;CORPUS;TIMEOUT" "SOURCES;LIBS" ${ARGN})
+  if(NOT arg_CORPUS)
+    set(arg_CORPUS ${CMAKE_CURRENT_SOURCE_DIR}/corpus/${arg_NAME})
+  endif()
+  if(CLB_FUZZ)
+    clb_test_executable(fuzz_${arg_NAME} SOURCES ${arg_SOURCES} LIBS ${arg_LIBS})
+    target_link_options(fuzz_${arg_NAME} PRIVATE -fsanitize=fuzzer)
+  else()
+    clb_test_executable(fuzz_${arg_NAME} LIBS ${arg_LIBS}
+      SOURCES ${arg_SOURCES} ${PROJECT_SOURCE_DIR}/tests/fuzz/replay_main.c)
+    clb_register(fuzz_${arg_NAME} COMMAND fuzz_${arg_NAME} ${arg_CORPUS} LABELS fuzz
+      TIMEOUT ${arg_TIMEOUT})
+  endif()
+  target_compile_options(fuzz_${arg_NAME} PRIVATE -Wno-missing-prototypes)
+endfunction()
