@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Layouts from untrusted numbers. Whatever clb_image_check() accepts must lie inside the bytes that
+ * it was told, by arithmetic wide enough not to wrap; whatever clb_image_init() makes must pass.
+ */
+#include <clbridge/image.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+__extension__ typedef unsigned __int128 wide;
+
+static wide end_of(const struct clb_image *img, uint32_t i)
+{
+    const wide w = img->width, h = img->height;
+    wide row = w, rows = h;
+
+    if (img->fmt == CLB_PIXFMT_RGB24 || img->fmt == CLB_PIXFMT_BGR24)
+        row = w * 3;
+    if (img->fmt == CLB_PIXFMT_NV12 && i == 1) {
+        row = (w + 1) / 2 * 2;
+        rows = (h + 1) / 2;
+    }
+    if (img->plane[i].pitch < row)
+        abort();
+    return (wide)img->plane[i].offset + (wide)img->plane[i].pitch * (rows - 1) + row;
+}
+
+static void verify(const struct clb_image *img, size_t available)
+{
+    const size_t bytes = clb_image_bytes(img);
+    wide end = 0;
+
+    for (uint32_t i = 0; i < img->num_planes; i++)
+        if (end_of(img, i) > end)
+            end = end_of(img, i);
+    if (end > available || end != bytes)
+        abort();
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct {
+        uint32_t fmt, width, height, planes;
+        uint64_t offset[3], pitch[3], available;
+        uint32_t bayer, matrix, range, shift;
+    } in;
+    struct clb_image img;
+
+    memset(&in, 0, sizeof in);
+    memcpy(&in, data, size < sizeof in ? size : sizeof in);
+    memset(&img, 0, sizeof img);
+    img.fmt = (enum clb_pixfmt)in.fmt;
+    img.width = in.width;
+    img.height = in.height;
+    img.num_planes = in.planes;
+    for (int i = 0; i < 3; i++) {
+        img.plane[i].offset = (size_t)in.offset[i];
+        img.plane[i].pitch = (size_t)in.pitch[i];
+    }
+    img.bayer = (enum clb_bayer)in.bayer;
+    img.matrix = (enum clb_matrix)in.matrix;
+    img.range = (enum clb_range)in.range;
+
+    (void)clb_image_bytes(&img);
+    if (clb_image_check(&img, (size_t)in.available) == CLB_OK)
+        verify(&img, (size_t)in.available);
+    if (clb_image_init(&img, (enum clb_pixfmt)in.fmt, in.width, in.height,
+                       (size_t)1 << (in.shift & 63), (size_t)1 << (in.shift >> 8 & 63)) == CLB_OK) {
+        if (clb_image_check(&img, SIZE_MAX) != CLB_OK)
+            abort();
+        verify(&img, SIZE_MAX);
+    }
+
+    char name[16] = {0};
+    memcpy(name, data, size < sizeof name - 1 ? size : sizeof name - 1);
+    const enum clb_pixfmt fmt = clb_pixfmt_from_name(name);
+    if (fmt != CLB_PIXFMT_UNKNOWN && clb_pixfmt_from_name(clb_pixfmt_name(fmt)) != fmt)
+        abort();
+    return 0;
+}
