@@ -2,10 +2,11 @@
 # How tests are declared.
 #
 #   clb_criterion_test(NAME n SOURCES files... [LIBS libs...] [ENV VAR=value...]
-#                      [LABELS l...] [TIMEOUT seconds] [RUNTIMES r...] [ARGS a...])
+#                      [LABELS l...] [TIMEOUT seconds] [RUNTIMES r...] [ARGS a...]
+#                      [SERIAL])
 #   clb_program_test(... the same ...)
 #   clb_program32_test(NAME n SOURCES files... [LABELS l...] [TIMEOUT seconds])
-#   clb_script_test(NAME n COMMAND words... [ENV ...] [LABELS ...] [TIMEOUT s] [RUNTIMES r...])
+#   clb_script_test(NAME n COMMAND words... [ENV ...] [LABELS ...] [TIMEOUT s] [RUNTIMES r...] [SERIAL])
 #   clb_cl_env(out runtime)
 #   clb_fuzzer(NAME n SOURCES files... [LIBS libs...] [CORPUS dir])
 #
@@ -20,6 +21,10 @@
 # runtime as NAME.RUNTIME, and each run sees that runtime alone. A runtime that
 # is not installed shows as a skipped test. Without RUNTIMES a test sees no
 # OpenCL platform at all.
+#
+# Tests are labelled with the name of their folder (unit, cl, e2e, ...), what
+# LABELS adds, and their runtime. SERIAL: no other test runs meanwhile, for tests
+# that measure time.
 #
 # Every test has a time limit (60 s unless TIMEOUT says otherwise; more under
 # sanitizers). CLB_TEST_SOURCE_DIR (tests/) and CLB_TEST_DATA_DIR (tests/data)
@@ -89,7 +94,7 @@ endfunction()
 
 # Registers one command under one name, with limits and environment.
 function(clb_register name)
-  cmake_parse_arguments(arg "" "RUNTIME;TIMEOUT" "COMMAND;ENV;LABELS" ${ARGN})
+  cmake_parse_arguments(arg "SERIAL" "RUNTIME;TIMEOUT" "COMMAND;ENV;LABELS" ${ARGN})
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 60)
   endif()
@@ -117,15 +122,23 @@ function(clb_register name)
     TIMEOUT ${timeout}
     SKIP_RETURN_CODE 77
     ENVIRONMENT "${env}"
-    LABELS "${arg_LABELS}")
+    RUN_SERIAL ${arg_SERIAL})
+  get_filename_component(folder ${CMAKE_CURRENT_SOURCE_DIR} NAME)
+  set(labels ${folder} ${arg_LABELS})
+  list(REMOVE_DUPLICATES labels)
+  set_tests_properties(${name} PROPERTIES LABELS "${labels}")
 endfunction()
 
 # Once without a runtime, or once for each.
 function(clb_register_all name)
-  cmake_parse_arguments(arg "" "TIMEOUT" "COMMAND;ENV;LABELS;RUNTIMES" ${ARGN})
+  cmake_parse_arguments(arg "SERIAL" "TIMEOUT" "COMMAND;ENV;LABELS;RUNTIMES" ${ARGN})
+  set(serial "")
+  if(arg_SERIAL)
+    set(serial SERIAL)
+  endif()
   if(NOT arg_RUNTIMES)
     clb_register(${name} COMMAND ${arg_COMMAND} ENV ${arg_ENV} LABELS ${arg_LABELS}
-      TIMEOUT ${arg_TIMEOUT})
+      TIMEOUT ${arg_TIMEOUT} ${serial})
   endif()
   foreach(runtime IN LISTS arg_RUNTIMES)
     if(NOT CLB_WITH_CL)
@@ -133,7 +146,7 @@ function(clb_register_all name)
     elseif(runtime IN_LIST CLB_RUNTIMES_FOUND)
       clb_register(${name}.${runtime} COMMAND ${arg_COMMAND}
         ENV CLB_TEST_RUNTIME=${runtime} ${arg_ENV}
-        LABELS ${arg_LABELS} cl ${runtime} TIMEOUT ${arg_TIMEOUT} RUNTIME ${runtime})
+        LABELS ${arg_LABELS} ${runtime} TIMEOUT ${arg_TIMEOUT} RUNTIME ${runtime} ${serial})
     else()
       clb_skipped_test(${name}.${runtime} "no ${runtime} on this machine")
     endif()
@@ -161,7 +174,7 @@ set(clb_one NAME TIMEOUT)
 set(clb_many SOURCES LIBS ENV LABELS RUNTIMES ARGS)
 
 function(clb_criterion_test)
-  cmake_parse_arguments(arg "" "${clb_one}" "${clb_many}" ${ARGN})
+  cmake_parse_arguments(arg "SERIAL" "${clb_one}" "${clb_many}" ${ARGN})
   if(NOT CLB_CRITERION)
     return()
   endif()
@@ -170,21 +183,33 @@ function(clb_criterion_test)
   target_link_libraries(test_${arg_NAME} PRIVATE ${CLB_CRITERION_LIBRARY})
   # Criterion declares each test by a macro that makes an external function.
   target_compile_options(test_${arg_NAME} PRIVATE -Wno-missing-prototypes -Wno-pedantic)
+  set(serial "")
+  if(arg_SERIAL)
+    set(serial SERIAL)
+  endif()
   clb_register_all(${arg_NAME} COMMAND test_${arg_NAME} ${arg_ARGS} ENV ${arg_ENV}
-    LABELS ${arg_LABELS} TIMEOUT ${arg_TIMEOUT} RUNTIMES ${arg_RUNTIMES})
+    LABELS ${arg_LABELS} TIMEOUT ${arg_TIMEOUT} RUNTIMES ${arg_RUNTIMES} ${serial})
 endfunction()
 
 function(clb_program_test)
-  cmake_parse_arguments(arg "" "${clb_one}" "${clb_many}" ${ARGN})
+  cmake_parse_arguments(arg "SERIAL" "${clb_one}" "${clb_many}" ${ARGN})
   clb_test_executable(test_${arg_NAME} SOURCES ${arg_SOURCES} LIBS ${arg_LIBS})
+  set(serial "")
+  if(arg_SERIAL)
+    set(serial SERIAL)
+  endif()
   clb_register_all(${arg_NAME} COMMAND test_${arg_NAME} ${arg_ARGS} ENV ${arg_ENV}
-    LABELS ${arg_LABELS} TIMEOUT ${arg_TIMEOUT} RUNTIMES ${arg_RUNTIMES})
+    LABELS ${arg_LABELS} TIMEOUT ${arg_TIMEOUT} RUNTIMES ${arg_RUNTIMES} ${serial})
 endfunction()
 
 function(clb_script_test)
-  cmake_parse_arguments(arg "" "NAME;TIMEOUT" "COMMAND;ENV;LABELS;RUNTIMES" ${ARGN})
+  cmake_parse_arguments(arg "SERIAL" "NAME;TIMEOUT" "COMMAND;ENV;LABELS;RUNTIMES" ${ARGN})
+  set(serial "")
+  if(arg_SERIAL)
+    set(serial SERIAL)
+  endif()
   clb_register_all(${arg_NAME} COMMAND ${arg_COMMAND} ENV ${arg_ENV}
-    LABELS ${arg_LABELS} TIMEOUT ${arg_TIMEOUT} RUNTIMES ${arg_RUNTIMES})
+    LABELS ${arg_LABELS} TIMEOUT ${arg_TIMEOUT} RUNTIMES ${arg_RUNTIMES} ${serial})
 endfunction()
 
 # A program for 32 bit, of these sources alone: no library of ours is built so.
@@ -230,7 +255,7 @@ function(clb_fuzzer)
   else()
     clb_test_executable(fuzz_${arg_NAME} LIBS ${arg_LIBS}
       SOURCES ${arg_SOURCES} ${PROJECT_SOURCE_DIR}/tests/fuzz/replay_main.c)
-    clb_register(fuzz_${arg_NAME} COMMAND fuzz_${arg_NAME} ${arg_CORPUS} LABELS fuzz
+    clb_register(fuzz_${arg_NAME} COMMAND fuzz_${arg_NAME} ${arg_CORPUS}
       TIMEOUT ${arg_TIMEOUT})
   endif()
   target_compile_options(fuzz_${arg_NAME} PRIVATE -Wno-missing-prototypes)
