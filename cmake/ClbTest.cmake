@@ -168,6 +168,18 @@ function(clb_test_executable target)
   target_link_libraries(${target} PRIVATE ${arg_LIBS} clbridge_static clb_flags m)
 endfunction()
 
+# A half-made change to one test must not keep the others from being built; CI
+# takes it as the error it is.
+macro(clb_need_sources)
+  foreach(source IN LISTS arg_SOURCES)
+    get_filename_component(source ${source} ABSOLUTE)
+    if(NOT EXISTS ${source} AND NOT "$ENV{CI}" STREQUAL "true")
+      message(WARNING "${arg_NAME}: no ${source}: not built")
+      return()
+    endif()
+  endforeach()
+endmacro()
+
 # --- the declarations -------------------------------------------------------
 
 set(clb_one NAME TIMEOUT)
@@ -175,6 +187,7 @@ set(clb_many SOURCES LIBS ENV LABELS RUNTIMES ARGS)
 
 function(clb_criterion_test)
   cmake_parse_arguments(arg "SERIAL" "${clb_one}" "${clb_many}" ${ARGN})
+  clb_need_sources()
   if(NOT CLB_CRITERION)
     return()
   endif()
@@ -193,6 +206,7 @@ endfunction()
 
 function(clb_program_test)
   cmake_parse_arguments(arg "SERIAL" "${clb_one}" "${clb_many}" ${ARGN})
+  clb_need_sources()
   clb_test_executable(test_${arg_NAME} SOURCES ${arg_SOURCES} LIBS ${arg_LIBS})
   set(serial "")
   if(arg_SERIAL)
@@ -215,6 +229,7 @@ endfunction()
 # A program for 32 bit, of these sources alone: no library of ours is built so.
 function(clb_program32_test)
   cmake_parse_arguments(arg "" "NAME;TIMEOUT" "SOURCES;LABELS" ${ARGN})
+  clb_need_sources()
   if(CLB_SANITIZE)
     return()
   endif()
@@ -246,6 +261,7 @@ endfunction()
 # feeds it the files of its corpus once, as a test.
 function(clb_fuzzer)
   cmake_parse_arguments(arg "" "NAME;CORPUS;TIMEOUT" "SOURCES;LIBS" ${ARGN})
+  clb_need_sources()
   if(NOT arg_CORPUS)
     set(arg_CORPUS ${CMAKE_CURRENT_SOURCE_DIR}/corpus/${arg_NAME})
   endif()
