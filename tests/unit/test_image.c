@@ -122,6 +122,8 @@ Test(image, too_large_sizes)
     cr_expect_eq(clb_image_init(&img, CLB_PIXFMT_GRAY8, max, max, (size_t)1 << 33, 0),
                  CLB_ERR_TOOBIG);
     cr_expect_eq(clb_image_init(&img, CLB_PIXFMT_GRAY8, 1, 3, (size_t)1 << 63, 0), CLB_ERR_TOOBIG);
+    cr_expect_eq(clb_image_init(&img, CLB_PIXFMT_NV12, 1, 3, (size_t)1 << 62, (size_t)1 << 63),
+                 CLB_ERR_TOOBIG);
     cr_expect_eq(clb_image_init(&img, CLB_PIXFMT_NV12, 1, 1, (size_t)1 << 63, (size_t)1 << 63),
                  CLB_OK);
     img = before;
