@@ -184,6 +184,8 @@ typedef struct clb_packet_info {
     size_t readback_bytes;
     int spilled;             /* 1 = went through host memory */
     uint32_t stream_id;
+    int32_t object_type; /* behind the metadata, as the peer numbers it; meaningful with
+                            CLB_METADATA_OK only, see clb_depthai_parse() */
 } clb_packet_info;
 
 /**
