@@ -121,9 +121,11 @@ typedef struct clb_cl_device_info {
 
 typedef struct clb_cl_device_params {
     size_t struct_size;
-    cl_context context;  /* context, device and queue: all three imported (and retained), or all */
-    cl_device_id device; /* NULL. An imported queue is registered for fences; nothing is ever */
-    cl_command_queue queue; /* enqueued there but markers */
+    /* Imported objects, retained: all three or none. Nothing is ever enqueued on an imported queue
+     * but the markers of its fences: it counts as registered. */
+    cl_context context;
+    cl_device_id device;
+    cl_command_queue queue;
     const char *select;    /* part of the name of the platform or device, case ignored; NULL or "" =
                                the first GPU, else accelerator, else CPU. Ignored when imported */
     const char *cache_dir; /* for compiled kernels, NULL = none (always, in this version). Copied */
