@@ -38,7 +38,7 @@ clb_packages()
             echo libcriterion-dev g++ gcc-multilib binutils python3
             ;;
         ci)
-            echo git clang clang-format debootstrap
+            echo git clang clang-format debootstrap iproute2
             # What holds clang's sanitizer and fuzzer runtimes.
             case $codename in
             bookworm) echo libclang-rt-14-dev ;;
