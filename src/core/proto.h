@@ -41,15 +41,16 @@ enum clbi_event_kind {
     CLBI_EV_SKIP,         /* read and discard ev.size bytes; a nack follows */
     CLBI_EV_ANNOUNCED,    /* the peer created its half of ev.stream, or raised its window */
     CLBI_EV_OPENED,       /* our CREATE was acknowledged: we may write on ev.stream */
-    CLBI_EV_REFUSED,      /* our CREATE was refused (ev.err TOOBIG) or not answered (TIMEOUT) */
+    CLBI_EV_REFUSED,      /* our CREATE was refused (ev.err TOOBIG; IO without the flag) or not
+                             answered (TIMEOUT); an open half that was to be raised stays open */
     CLBI_EV_WRITE_ACKED,  /* ev.token, ev.stream */
     CLBI_EV_WRITE_FAILED, /* ev.token, ev.stream, ev.err: nack (IO) or not answered (TIMEOUT) */
     CLBI_EV_CREDIT,       /* the peer released one packet of ev.size bytes on ev.stream */
     CLBI_EV_PEER_CLOSED,  /* the peer closed its half of ev.stream */
-    CLBI_EV_HALF_CLOSED,  /* our CLOSE of ev.stream was answered */
+    CLBI_EV_HALF_CLOSED,  /* our CLOSE of ev.stream was answered, or not within 2 s (ev.err) */
     CLBI_EV_PONG,         /* our PING was answered; ev.rtt_ns */
     CLBI_EV_RESET,        /* the peer ends the link; flush the answer, then close */
-    CLBI_EV_RESET_DONE,   /* our RESET was answered: close */
+    CLBI_EV_RESET_DONE,   /* our RESET was answered, or not within 2 s (ev.err): close */
     CLBI_EV_FORGOTTEN,    /* from expire only: a request without owner was forgotten */
     CLBI_EV_FAIL,         /* drop the link: ev.err, ev.text. A nack may be in the output: it may be
                              sent if that is possible at once */
@@ -85,7 +86,8 @@ struct clbi_proto_stream {
     /* we write here */
     enum clbi_half out;
     bool out_close_wanted;     /* CLOSE goes out when out_packets is 0 */
-    uint64_t out_want;         /* window to announce while WANTED or CREATING */
+    uint64_t out_want;         /* window still to be announced: while WANTED or CREATING, to raise an
+                                * open half, or to create it again after CLOSE; else 0 */
     uint64_t out_window;
     uint64_t out_fill;
     uint32_t out_packets;
@@ -145,7 +147,8 @@ struct clbi_proto {
 /* The host role queues its first PING at once. */
 void clbi_proto_init(struct clbi_proto *p, const struct clbi_proto_config *cfg);
 
-/* Takes one received header. Must not be called while a payload is due. After FAIL nothing more. */
+/* Takes one received header. Must not be called while a payload is due, nor while must_pause.
+ * After FAIL nothing more is handled. */
 void clbi_proto_header(struct clbi_proto *p, const uint8_t hdr[CLBI_WIRE_HEADER], int64_t now,
                        struct clbi_proto_event *ev);
 
@@ -166,15 +169,20 @@ int clbi_proto_attach(struct clbi_proto *p, const char *name);
 /* Undoes the pin; the entry is recycled when both halves are gone. */
 void clbi_proto_detach(struct clbi_proto *p, int stream);
 
-/* Announces our half with a window (rounded up to 64 here). Also raises an open one; a half that is
- * closing is created again afterwards. CREATE counts as unanswered at deadline -> REFUSED. */
+/* Announces our half with a window (rounded up to 64 here, 0 to 64). Also raises an open one; a half
+ * that is closing is created again afterwards. CREATE counts as unanswered at deadline -> REFUSED.
+ * Nothing happens, and no event follows, when the half is open with that window already. */
 void clbi_proto_create(struct clbi_proto *p, int stream, uint64_t window, int64_t deadline);
-/* CLOSE goes out when everything written is released. */
+/* CLOSE goes out when everything written is answered and released. A half that was only WANTED is
+ * gone at once: no event follows when `out` is NONE after this. */
 void clbi_proto_close(struct clbi_proto *p, int stream);
-/* Gives one received packet's credit back: a READ_REL_REQ goes out as soon as there is room. */
+/* Gives one received packet's credit back: a READ_REL_REQ goes out as soon as there is room. More
+ * releases than packets were received are ignored. */
 void clbi_proto_release(struct clbi_proto *p, int stream, uint32_t size);
 void clbi_proto_ping(struct clbi_proto *p);  /* no-op while one is unanswered */
-void clbi_proto_reset(struct clbi_proto *p); /* goes out after everything else that is queued */
+/* Goes out after everything else that can go out; what cannot, for lack of answers, is given up.
+ * Only once the link is up, also after FAIL. Nothing of ours but answers follows it. */
+void clbi_proto_reset(struct clbi_proto *p);
 /* Requests of ours other than PING wait for an answer (or to be sent). */
 bool clbi_proto_busy(const struct clbi_proto *p);
 
@@ -184,12 +192,14 @@ int clbi_proto_write_check(const struct clbi_proto *p, int stream, uint64_t n);
 /* Takes credit and a pending slot, encodes the header. Only after write_check said CLB_OK. */
 void clbi_proto_write_begin(struct clbi_proto *p, int stream, uint32_t n, uint64_t token,
                             int64_t now, uint8_t hdr[CLBI_WIRE_HEADER]);
-/* The last byte of that write is out: its answer is due within write_timeout_ns. */
+/* The last byte of that write is out: its answer is due within write_timeout_ns (< 0 = never). A
+ * peer may answer before: then WRITE_ACKED came already, and this does nothing. */
 void clbi_proto_write_sent(struct clbi_proto *p, uint64_t token, int64_t now);
 
 /* Earliest deadline, CLBI_NEVER (INT64_MAX) = none. */
 int64_t clbi_proto_next_deadline(const struct clbi_proto *p);
-/* Forgets one request that is overdue at now and describes it; false = none is. Call until false. */
+/* Forgets one request that is overdue at now and describes it; false = none is. Call until false.
+ * The answer may still come: it changes nothing then. The first PING of the host has no deadline. */
 bool clbi_proto_expire(struct clbi_proto *p, int64_t now, struct clbi_proto_event *ev);
 
 #endif
