@@ -26,12 +26,12 @@
 #include "wire.h"
 
 #define CLBI_MAX_STREAMS 32
-#define CLBI_MAX_PACKETS 64   /* unreleased per stream and direction */
-#define CLBI_MAX_INFLIGHT 16  /* unanswered requests of ours, PING and RESET not counted */
-#define CLBI_MAX_PENDING 20   /* table size: in flight + PING + RESET with room */
-#define CLBI_MAX_ANSWERS 64   /* unsent answers; then reading pauses */
+#define CLBI_MAX_PACKETS 64  /* unreleased per stream and direction */
+#define CLBI_MAX_INFLIGHT 16 /* unanswered requests of ours, PING and RESET not counted */
+#define CLBI_MAX_PENDING 20  /* table size: in flight + PING + RESET with room */
+#define CLBI_MAX_ANSWERS 64  /* unsent answers; then reading pauses */
 #define CLBI_MAX_FORGOTTEN 256
-#define CLBI_MAX_STRAYS 16    /* unasked answers, or writes to unknown streams, until the link drops */
+#define CLBI_MAX_STRAYS 16 /* unasked answers, or writes to unknown streams, until the link drops */
 #define CLBI_REQUEST_TIMEOUT_NS INT64_C(2000000000)
 
 enum clbi_event_kind {
@@ -58,16 +58,22 @@ enum clbi_event_kind {
 
 struct clbi_proto_event {
     enum clbi_event_kind kind;
-    int stream;       /* index into proto.stream, -1 = none */
+    int stream; /* index into proto.stream, -1 = none */
     size_t size;
-    uint64_t token;   /* of the write */
-    int64_t peer_ns;  /* send time in the header, 0 = unknown */
+    uint64_t token;  /* of the write */
+    int64_t peer_ns; /* send time in the header, 0 = unknown */
     int64_t rtt_ns;
     enum clb_error err;
-    char text[160];   /* FAIL: what the peer did; names escaped */
+    char text[160]; /* FAIL: what the peer did; names escaped */
 };
 
-enum clbi_half { CLBI_HALF_NONE, CLBI_HALF_WANTED, CLBI_HALF_CREATING, CLBI_HALF_OPEN, CLBI_HALF_CLOSING };
+enum clbi_half {
+    CLBI_HALF_NONE,
+    CLBI_HALF_WANTED,
+    CLBI_HALF_CREATING,
+    CLBI_HALF_OPEN,
+    CLBI_HALF_CLOSING
+};
 
 struct clbi_proto_stream {
     bool used;                 /* the entry has a name */
@@ -77,16 +83,16 @@ struct clbi_proto_stream {
 
     /* the peer writes here */
     bool in_open;
-    uint64_t in_window;        /* bytes */
-    uint64_t in_fill;          /* accepted and not yet released on the wire, bytes */
-    uint32_t in_packets;       /* the same, packets */
+    uint64_t in_window;         /* bytes */
+    uint64_t in_fill;           /* accepted and not yet released on the wire, bytes */
+    uint32_t in_packets;        /* the same, packets */
     uint32_t rel_head, rel_len; /* ring of releases that wait to be sent */
     uint32_t rel[CLBI_MAX_PACKETS];
 
     /* we write here */
     enum clbi_half out;
-    bool out_close_wanted;     /* CLOSE goes out when out_packets is 0 */
-    uint64_t out_want;         /* window still to be announced: while WANTED or CREATING, to raise an
+    bool out_close_wanted; /* CLOSE goes out when out_packets is 0 */
+    uint64_t out_want;     /* window still to be announced: while WANTED or CREATING, to raise an
                                 * open half, or to create it again after CLOSE; else 0 */
     uint64_t out_window;
     uint64_t out_fill;
@@ -96,47 +102,51 @@ struct clbi_proto_stream {
 
 struct clbi_proto_pending {
     bool used;
-    uint8_t type;       /* of the request */
+    uint8_t type; /* of the request */
     int32_t id;
     int stream;
     uint32_t size;
     uint64_t token;
     int64_t sent_ns;
-    int64_t deadline;   /* CLBI_NEVER until write_sent */
+    int64_t deadline; /* CLBI_NEVER until write_sent */
 };
 
 struct clbi_proto_answer {
     int32_t id;
     uint32_t type, flags, stream_id, size;
-    int stream;         /* whose name the answer carries (CREATE), -1 = none */
+    int stream; /* whose name the answer carries (CREATE), -1 = none */
 };
 
 struct clbi_proto_config {
     enum clb_role role;
-    uint64_t max_payload;       /* bytes, all three > 0 */
+    uint64_t max_payload; /* bytes, all three > 0 */
     uint64_t max_stream_window;
     uint64_t max_link_window;
-    int64_t write_timeout_ns;   /* from the last byte of a write to its answer */
+    int64_t write_timeout_ns; /* from the last byte of a write to its answer */
 };
 
 struct clbi_proto {
     struct clbi_proto_config cfg;
     bool up, failed, reset_seen, reset_sent;
-    int32_t next_id;            /* starts at 11; tests may set it */
+    int32_t next_id; /* starts at 11; tests may set it */
     struct clbi_proto_stream stream[CLBI_MAX_STREAMS];
-    uint32_t last_stream_id;    /* host: where the search for a free id starts */
+    uint32_t last_stream_id; /* host: where the search for a free id starts */
     struct clbi_proto_pending pending[CLBI_MAX_PENDING];
-    uint32_t in_flight;         /* counted ones */
-    struct { int32_t id; uint8_t type; bool used; } forgotten[CLBI_MAX_FORGOTTEN];
+    uint32_t in_flight; /* counted ones */
+    struct {
+        int32_t id;
+        uint8_t type;
+        bool used;
+    } forgotten[CLBI_MAX_FORGOTTEN];
     uint32_t forgotten_pos;
-    uint32_t silent_releases;   /* forgotten in a row; at 16 releases stop counting as in flight */
+    uint32_t silent_releases; /* forgotten in a row; at 16 releases stop counting as in flight */
     struct clbi_proto_answer answer[CLBI_MAX_ANSWERS];
     uint32_t ans_head, ans_len;
     bool ping_wanted, reset_wanted;
     struct clbi_wire_header cur; /* header whose payload is being received */
     int cur_stream;              /* -1 = SKIP */
     bool cur_active;
-    uint32_t rr;                 /* stream whose release or CREATE goes out next: no starvation */
+    uint32_t rr; /* stream whose release or CREATE goes out next: no starvation */
     uint32_t strays, unknown_writes;
     uint64_t in_window_total;
     /* statistics */
@@ -179,7 +189,7 @@ void clbi_proto_close(struct clbi_proto *p, int stream);
 /* Gives one received packet's credit back: a READ_REL_REQ goes out as soon as there is room. More
  * releases than packets were received are ignored. */
 void clbi_proto_release(struct clbi_proto *p, int stream, uint32_t size);
-void clbi_proto_ping(struct clbi_proto *p);  /* no-op while one is unanswered */
+void clbi_proto_ping(struct clbi_proto *p); /* no-op while one is unanswered */
 /* Goes out after everything else that can go out; what cannot, for lack of answers, is given up.
  * Only once the link is up, also after FAIL. Nothing of ours but answers follows it. */
 void clbi_proto_reset(struct clbi_proto *p);

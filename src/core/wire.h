@@ -20,8 +20,8 @@
 
 #define CLBI_WIRE_HEADER 84u
 #define CLBI_WIRE_NAME 52u
-#define CLBI_ID_NONE 0xDEADDEADu   /* "no stream id yet" on the wire */
-#define CLBI_ID_LIMIT (1u << 24)   /* real stream ids are below */
+#define CLBI_ID_NONE 0xDEADDEADu /* "no stream id yet" on the wire */
+#define CLBI_ID_LIMIT (1u << 24) /* real stream ids are below */
 
 enum clbi_wire_type {
     CLBI_WRITE_REQ = 0,

@@ -51,9 +51,10 @@ struct clbi_defer {
 
 /* What a transport may ask of the loop that drives it. */
 struct clbi_loop_ops {
-    int (*watch)(void *loop, struct clbi_watch *w);    /* 0 or errno */
-    int (*rewatch)(void *loop, struct clbi_watch *w);  /* events changed */
-    void (*unwatch)(void *loop, struct clbi_watch *w); /* no cb afterwards, also inside a dispatch */
+    int (*watch)(void *loop, struct clbi_watch *w);   /* 0 or errno */
+    int (*rewatch)(void *loop, struct clbi_watch *w); /* events changed */
+    void (*unwatch)(void *loop,
+                    struct clbi_watch *w); /* no cb afterwards, also inside a dispatch */
     /* Runs fn(priv) once from the loop, soon; used to deliver a completion from outside a call. */
     void (*defer)(void *loop, struct clbi_defer *d);
     void (*undefer)(void *loop, struct clbi_defer *d);

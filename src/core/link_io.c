@@ -1,0 +1,444 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The life of a connection as its loop sees it: coming up, timers, ending. Dispatching thread only. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "link_priv.h"
+#include "log.h"
+
+/* ---- state ------------------------------------------------------------------------------------ */
+
+void clbi_link_set_state(clb_link *link, enum clb_link_state state)
+{
+    pthread_mutex_lock(&link->lock);
+    bool changed = link->state != state;
+    link->state = state;
+    clbi_link_wake_all(link);
+    pthread_mutex_unlock(&link->lock);
+    if (!changed) {
+        return;
+    }
+    if (state == CLB_LINK_UP && link->hook.up) {
+        link->hook.up(link->hook.priv, link);
+    }
+    if (link->cfg.state_cb) {
+        link->cfg.state_cb(link->cfg.priv, link, state);
+    }
+}
+
+/* Streams whose end came are told; ready_cb says "look". */
+static void announce_end(clb_link *link)
+{
+    for (int i = 0; i < CLBI_MAX_STREAMS; i++) {
+        pthread_mutex_lock(&link->lock);
+        clb_stream *s = link->slot[i].stream;
+        bool call = s && s->ready_cb && !s->closing;
+        if (call) {
+            clbi_stream_ref(s);
+            s->callers++;
+        }
+        pthread_mutex_unlock(&link->lock);
+        if (call) {
+            s->ready_cb(s->priv, s);
+            pthread_mutex_lock(&link->lock);
+            s->callers--;
+            pthread_cond_broadcast(&s->cond);
+            pthread_mutex_unlock(&link->lock);
+            clbi_stream_unref(s);
+        }
+    }
+}
+
+static void finish(clb_link *link)
+{
+    link->tr = NULL;
+    clbi_loop_leave(link->loop, &link->member);
+    pthread_mutex_lock(&link->lock);
+    clbi_write_fail_all(link, clbi_end_error(clbi_link_end(link)));
+    pthread_mutex_unlock(&link->lock);
+    clbi_link_set_state(link, CLB_LINK_DOWN);
+    announce_end(link);
+    if (link->hook.down) {
+        link->hook.down(link->hook.priv, link);
+    }
+    struct clbi_queue list = {0};
+    clb_loop *loop = NULL;
+    pthread_mutex_lock(&link->lock);
+    bool drop_handle = link->handle_closed;
+    if (drop_handle) {
+        for (int i = 0; i < CLBI_MAX_STREAMS; i++) {
+            clbi_queue_splice(&list, &link->slot[i].unopened);
+        }
+        loop = link->loop;
+        link->loop = NULL;
+    }
+    pthread_mutex_unlock(&link->lock);
+    if (drop_handle) {
+        clbi_packets_drop(link, &list);
+        clbi_loop_unref(loop);
+        clbi_link_unref(link);
+    }
+    clbi_link_unref(link); /* of the membership */
+}
+
+void clbi_link_begin_close(clb_link *link)
+{
+    if (link->tr_closing) {
+        return;
+    }
+    link->tr_closing = true;
+    link->rx.state = link->rx.state == CLBI_RX_NEXT || link->rx.state == CLBI_RX_DECIDE
+                         ? CLBI_RX_STOPPED
+                         : link->rx.state;
+    if (link->state != CLB_LINK_CLOSING) {
+        clbi_link_set_state(link, CLB_LINK_CLOSING);
+    }
+    if (link->tr) {
+        link->ops->close(link->tr); /* on_closed follows */
+    } else {
+        finish(link);
+    }
+}
+
+void clbi_link_drop(clb_link *link, enum clb_error err, enum clb_domain domain, int native,
+                    const char *fmt, ...)
+{
+    char text[220];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    pthread_mutex_lock(&link->lock);
+    bool first = link->state < CLB_LINK_CLOSING && !link->shutdown_wanted;
+    char peer[sizeof link->info.peer];
+    memcpy(peer, link->info.peer, sizeof peer);
+    pthread_mutex_unlock(&link->lock);
+    if (first) {
+        struct clb_status why = {0};
+        if (peer[0]) {
+            clbi_fail(&why, &link->cfg.log, err, domain, native, "link to %s: %s", peer, text);
+        } else {
+            clbi_fail(&why, &link->cfg.log, err, domain, native, "%s", text);
+        }
+        pthread_mutex_lock(&link->lock);
+        link->why = why;
+        pthread_mutex_unlock(&link->lock);
+    }
+    clbi_link_begin_close(link);
+}
+
+/* ---- events of the transport ------------------------------------------------------------------ */
+
+static void connected(clb_link *link)
+{
+    clb_link_info info = link->info;
+    link->ops->get_info(link->tr, &info);
+    info.role = link->role;
+    pthread_mutex_lock(&link->lock);
+    link->info = info;
+    pthread_mutex_unlock(&link->lock);
+    link->last_rx_ns = clbi_now_ns();
+    clbi_rx_run(link);
+    clbi_tx_run(link);
+}
+
+static void update_deadline(clb_link *link);
+
+static void on_open(void *owner, const struct clb_status *failure)
+{
+    clb_link *link = owner;
+    clbi_link_ref(link);
+    if (failure) {
+        /* The transport has described and logged it. */
+        pthread_mutex_lock(&link->lock);
+        if (link->state < CLB_LINK_CLOSING && !link->shutdown_wanted) {
+            link->why = *failure;
+        }
+        pthread_mutex_unlock(&link->lock);
+        clbi_link_begin_close(link);
+    } else {
+        connected(link);
+    }
+    update_deadline(link);
+    clbi_link_unref(link);
+}
+
+static void on_recv(void *owner, size_t bytes, const struct clb_status *failure)
+{
+    clb_link *link = owner;
+    clbi_link_ref(link);
+    clbi_rx_done(link, bytes, failure);
+    if (!link->tr_closing) {
+        clbi_rx_run(link);
+        clbi_tx_run(link);
+    }
+    update_deadline(link);
+    clbi_link_unref(link);
+}
+
+static void on_send(void *owner, size_t bytes, const struct clb_status *failure)
+{
+    clb_link *link = owner;
+    clbi_link_ref(link);
+    clbi_tx_done(link, bytes, failure);
+    if (!link->tr_closing) {
+        clbi_tx_run(link);
+        clbi_rx_run(link); /* it may have paused for the answers that went out now */
+    }
+    update_deadline(link);
+    clbi_link_unref(link);
+}
+
+static void on_closed(void *owner)
+{
+    finish(owner);
+}
+
+const struct clbi_transport_env clbi_link_env = {
+    .on_open = on_open,
+    .on_recv = on_recv,
+    .on_send = on_send,
+    .on_closed = on_closed,
+    .loop_ops = &clbi_loop_ops,
+};
+
+static void start_transport(clb_link *link)
+{
+    struct clbi_transport_env env = clbi_link_env;
+    env.owner = link;
+    env.loop = link->loop;
+    env.log = link->cfg.log;
+    struct clb_status st = {0};
+    if (link->adopt_fd < 0) {
+        if (link->ops->open(&link->tr, &env, link->address, &st) < 0) {
+            link->tr = NULL;
+            on_open(link, &st);
+        }
+        return;
+    }
+    if (link->ops->adopt(&link->tr, &env, link->adopt_fd, &st) < 0) {
+        link->tr = NULL;
+        on_open(link, &st);
+        return;
+    }
+    link->adopt_fd = -1;
+    connected(link);
+}
+
+/* ---- timers ----------------------------------------------------------------------------------- */
+
+/* What the requests that the peer never answered mean. */
+static void expire_requests(clb_link *link, int64_t now)
+{
+    struct clbi_proto_event ev;
+    for (;;) {
+        pthread_mutex_lock(&link->lock);
+        bool any = clbi_proto_expire(&link->proto, now, &ev);
+        if (any && ev.kind == CLBI_EV_WRITE_FAILED) {
+            clbi_write_answered(link, ev.stream, ev.token, CLB_ERR_TIMEOUT);
+        } else if (any && ev.kind == CLBI_EV_REFUSED && link->slot[ev.stream].stream) {
+            clb_stream *s = link->slot[ev.stream].stream;
+            s->refused = true;
+            s->refuse_err = ev.err;
+            pthread_cond_broadcast(&s->cond);
+        }
+        pthread_mutex_unlock(&link->lock);
+        if (!any) {
+            return;
+        }
+    }
+}
+
+static bool rx_in_progress(const clb_link *link)
+{
+    switch (link->rx.state) {
+    case CLBI_RX_PAYLOAD:
+    case CLBI_RX_DRAIN: return true;
+    case CLBI_RX_HEADER: return link->seen_rx != link->rx.started_at;
+    default: return false;
+    }
+}
+
+/* We do not read, so the peer's silence means nothing. */
+static bool rx_paused(const clb_link *link)
+{
+    return link->rx.state == CLBI_RX_NEXT || link->rx.state == CLBI_RX_DECIDE;
+}
+
+static void look_at_progress(clb_link *link, int64_t now)
+{
+    uint64_t rx, tx;
+    link->ops->progress(link->tr, &rx, &tx);
+    if (rx != link->seen_rx) {
+        link->seen_rx = rx;
+        link->last_rx_ns = now;
+        link->rx.progress_ns = now;
+    }
+    if (tx != link->seen_tx) {
+        link->seen_tx = tx;
+        link->tx.progress_ns = now;
+    }
+    if (rx_paused(link)) {
+        link->last_rx_ns = now;
+    }
+}
+
+/* true: the link ends */
+static bool check_limits(clb_link *link, int64_t now)
+{
+    const clb_link_params *cfg = &link->cfg;
+    if (rx_in_progress(link) &&
+        now >= clbi_add_ns(link->rx.progress_ns, cfg->progress_timeout_ns)) {
+        clbi_link_drop(link, CLB_ERR_LOST, CLB_DOMAIN_NONE, 0,
+                       "the peer stopped in the middle of a %s for %lld ms; the link is dropped",
+                       link->rx.state == CLBI_RX_HEADER ? "header" : "payload",
+                       (long long)(cfg->progress_timeout_ns / CLBI_MS));
+        return true;
+    }
+    if (link->tx.busy && now >= clbi_add_ns(link->tx.progress_ns, cfg->progress_timeout_ns)) {
+        clbi_link_drop(link, CLB_ERR_LOST, CLB_DOMAIN_NONE, 0,
+                       "the peer has not taken our bytes for %lld ms; the link is dropped",
+                       (long long)(cfg->progress_timeout_ns / CLBI_MS));
+        return true;
+    }
+    if (link->state != CLB_LINK_UP) {
+        return false;
+    }
+    if (now >= clbi_add_ns(link->last_rx_ns, cfg->idle_timeout_ns)) {
+        clbi_link_drop(link, CLB_ERR_LOST, CLB_DOMAIN_NONE, 0,
+                       "no sign of life from the peer for %lld ms; the link is dropped",
+                       (long long)(cfg->idle_timeout_ns / CLBI_MS));
+        return true;
+    }
+    if (now >= clbi_add_ns(link->last_rx_ns, cfg->keepalive_ns)) {
+        pthread_mutex_lock(&link->lock);
+        clbi_proto_ping(&link->proto);
+        pthread_mutex_unlock(&link->lock);
+    }
+    return false;
+}
+
+static int64_t earlier(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Every timer of the link in one number. A keep-alive that is already out moves to the idle limit. */
+static void update_deadline(clb_link *link)
+{
+    const clb_link_params *cfg = &link->cfg;
+    if (link->tr_closing || link->state == CLB_LINK_DOWN) {
+        link->member.deadline = CLBI_NEVER; /* the transport ends by itself */
+        return;
+    }
+    int64_t d = CLBI_NEVER;
+    if (link->state == CLB_LINK_CONNECTING) {
+        d = link->connect_deadline;
+    } else if (link->state == CLB_LINK_CLOSING) {
+        d = link->close_deadline;
+    } else {
+        int64_t alive = clbi_add_ns(link->last_rx_ns, cfg->keepalive_ns);
+        if (alive <= clbi_now_ns()) {
+            alive = clbi_add_ns(clbi_now_ns(), earlier(cfg->keepalive_ns, CLBI_SEC));
+        }
+        d = earlier(alive, clbi_add_ns(link->last_rx_ns, cfg->idle_timeout_ns));
+    }
+    if (rx_in_progress(link) || link->rx.state == CLBI_RX_HEADER) {
+        d = earlier(d, clbi_add_ns(link->rx.progress_ns, cfg->progress_timeout_ns));
+    }
+    if (link->tx.busy) {
+        d = earlier(d, clbi_add_ns(link->tx.progress_ns, cfg->progress_timeout_ns));
+    }
+    pthread_mutex_lock(&link->lock);
+    d = earlier(d, clbi_proto_next_deadline(&link->proto));
+    if (link->rx.state == CLBI_RX_DECIDE) {
+        d = earlier(d, link->first_open_until);
+    }
+    for (int i = 0; i < CLBI_MAX_STREAMS; i++) {
+        clb_stream *s = link->slot[i].stream;
+        if (s && s->quiet_until) {
+            d = earlier(d, s->quiet_until);
+        }
+    }
+    pthread_mutex_unlock(&link->lock);
+    if (link->tr && link->ops->next_deadline) {
+        d = earlier(d, link->ops->next_deadline(link->tr));
+    }
+    link->member.deadline = d;
+}
+
+static void end_quiet(clb_link *link, int64_t now)
+{
+    pthread_mutex_lock(&link->lock);
+    for (int i = 0; i < CLBI_MAX_STREAMS; i++) {
+        clb_stream *s = link->slot[i].stream;
+        if (s && s->quiet_until && now >= s->quiet_until) {
+            s->quiet_until = 0;
+            clbi_stream_update_fd(s);
+        }
+    }
+    pthread_mutex_unlock(&link->lock);
+}
+
+/* ---- service ---------------------------------------------------------------------------------- */
+
+static void begin_shutdown(clb_link *link, int64_t deadline)
+{
+    link->shutdown_begun = true;
+    bool up = link->state == CLB_LINK_UP;
+    if (!up || link->cfg.no_reset_on_close) {
+        clbi_link_begin_close(link);
+        return;
+    }
+    pthread_mutex_lock(&link->lock);
+    clbi_write_fail_all(link, CLB_ERR_CLOSED);
+    clbi_proto_reset(&link->proto);
+    pthread_mutex_unlock(&link->lock);
+    link->close_deadline = deadline;
+    clbi_link_set_state(link, CLB_LINK_CLOSING);
+}
+
+void clbi_link_service(void *priv, int64_t now)
+{
+    clb_link *link = priv;
+    clbi_link_ref(link);
+    pthread_mutex_lock(&link->lock);
+    bool shutdown = link->shutdown_wanted && !link->shutdown_begun;
+    int64_t shutdown_deadline = link->shutdown_deadline;
+    pthread_mutex_unlock(&link->lock);
+
+    if (link->tr_closing) {
+        /* nothing to do but wait for on_closed */
+    } else if (shutdown && link->state != CLB_LINK_CLOSING) {
+        begin_shutdown(link, shutdown_deadline);
+    } else if (!link->tr && link->state == CLB_LINK_CONNECTING) {
+        start_transport(link);
+    }
+    if (link->tr && !link->tr_closing) {
+        if (link->ops->dispatch) {
+            link->ops->dispatch(link->tr, now);
+        }
+        look_at_progress(link, now);
+        if (link->state == CLB_LINK_CONNECTING && now >= link->connect_deadline) {
+            clbi_link_drop(
+                link, CLB_ERR_TIMEOUT, CLB_DOMAIN_NONE, 0,
+                link->role == CLB_ROLE_HOST
+                    ? "%s did not answer within %lld ms; is an XLink application running "
+                      "there?"
+                    : "%s sent no PING within %lld ms",
+                link->address ? link->address : "the peer",
+                (long long)(link->cfg.connect_timeout_ns / CLBI_MS));
+        } else if (link->state == CLB_LINK_CLOSING && now >= link->close_deadline) {
+            clbi_link_begin_close(link);
+        } else if (!check_limits(link, now)) {
+            expire_requests(link, now);
+            end_quiet(link, now);
+            clbi_rx_run(link);
+            clbi_tx_run(link);
+        }
+    }
+    update_deadline(link);
+    clbi_link_unref(link);
+}

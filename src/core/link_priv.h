@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The objects behind link, stream and packet handles, shared by the files of the core that implement
+ * them.
+ *
+ * Locking: link->lock guards the protocol machine, the slots, streams, queues, write operations and
+ * the statistics. Members marked [io] belong to the thread that dispatches the loop. User callbacks
+ * (allocator, state_cb, ready_cb, log) are called without the lock. The loop's lock may be taken
+ * inside link->lock (kick), never the other way round.
+ *
+ * References: a link is held by its handle, its streams, its loop membership and its spill blocks; a
+ * stream by its handle and its packets. Memory goes with the last one.
+ */
+#ifndef CLBI_LINK_PRIV_H
+#define CLBI_LINK_PRIV_H
+
+#include <clbridge/link.h>
+#include <clbridge/stream.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "loop.h"
+#include "os.h"
+#include "proto.h"
+#include "queue.h"
+#include "transport.h"
+
+#define CLBI_SPILL_CACHE 4
+
+/* Why a call must stop waiting. */
+enum clbi_end { CLBI_END_NONE, CLBI_END_CLOSED, CLBI_END_LOST };
+
+struct clb_packet {
+    clb_packet *next;
+    clb_stream *stream;             /* referenced; NULL while its stream is not open */
+    clb_link *link;                 /* valid through stream, or through the slot's queue */
+    struct clb_allocator allocator; /* referenced twice: this copy, and the buffer out */
+    struct clb_buf buf;
+    int index;          /* of the protocol machine's stream */
+    uint32_t wire_size; /* what a release must name */
+    bool credit_due;    /* the peer has not got its credit yet */
+    bool released;
+    bool spill_pending; /* the payload lies in a spill block, not in the allocator's memory */
+    clb_packet_info info;
+    struct clb_image image; /* fmt 0 = unknown */
+};
+
+/* A write on its way. Lives on the stack of the writer until `state` is DONE. */
+enum clbi_write_state { CLBI_WRITE_QUEUED, CLBI_WRITE_SENDING, CLBI_WRITE_SENT, CLBI_WRITE_DONE };
+struct clbi_write {
+    struct clbi_write *next;
+    clb_stream *stream;
+    struct iovec *iov; /* iov[0] is left for headers */
+    size_t iov_len;    /* iov[0] included */
+    size_t bytes;
+    uint64_t token;
+    enum clbi_write_state state;
+    int result;
+    int64_t queued_ns;
+    bool waited_credit;
+};
+
+/* What the link knows of one entry of the protocol machine. */
+struct clbi_slot {
+    clb_stream *stream;         /* the open handle, NULL = none */
+    struct clbi_queue unopened; /* spilled packets that wait for one */
+    bool closed_once;           /* a handle was closed: later payloads are drained */
+    bool announced, told;       /* by the peer; clb_link_next_stream has told it */
+    uint64_t announce_order;
+    uint64_t seq; /* of the next packet */
+};
+
+struct clb_stream {
+    atomic_uint refs;
+    clb_link *link; /* referenced */
+    int index;      /* of the protocol machine's entry; -1 once closed */
+    char name[CLBI_WIRE_NAME];
+    uint32_t id;
+    struct clb_allocator allocator; /* referenced copy; alloc NULL = the link's own pool */
+    bool own_pool;                  /* spilled packets are delivered where they lie */
+    size_t align;
+    enum clb_full on_full;
+    uint32_t queue_len;
+    bool write_async;
+    bool wants_write;
+    struct clb_image image;
+    void (*ready_cb)(void *priv, clb_stream *stream);
+    void *priv;
+
+    pthread_cond_t cond; /* packets, ends, credit */
+    struct clbi_queue queue;
+    bool closing; /* clb_stream_close has begun */
+    bool interrupted;
+    bool moving;      /* a reader moves a spilled packet; others wait */
+    bool peer_closed; /* the peer ended its half after having opened it */
+    bool refused;     /* our CREATE was refused */
+    int refuse_err;
+    uint32_t callers; /* calls that are inside */
+    int fd;           /* -1 until clb_stream_fd() */
+    bool fd_set;
+    int64_t quiet_until; /* fd stays silent, 0 = not */
+
+    struct clbi_write *writes, **writes_tail; /* not DONE yet, in order */
+    int async_err;
+    uint64_t unacked;    /* sent and not acknowledged */
+    uint64_t expect_seq; /* of the next packet to be read, if nothing is dropped */
+    clb_stream_stats stats;
+};
+
+enum clbi_rx {
+    CLBI_RX_NEXT,    /* a header is to be asked for */
+    CLBI_RX_HEADER,  /* the transport fills rx.header */
+    CLBI_RX_DECIDE,  /* a WRITE header is in; where its payload goes is open */
+    CLBI_RX_PAYLOAD, /* the transport fills the packet's buffer */
+    CLBI_RX_DRAIN,   /* the payload goes to the drain block */
+    CLBI_RX_STOPPED, /* nothing is received any more */
+};
+
+struct clbi_listener_hook {
+    void (*up)(void *priv, clb_link *link);
+    void (*down)(void *priv, clb_link *link); /* last, from the loop; exactly once */
+    void *priv;
+};
+
+struct clb_link {
+    atomic_uint refs;
+    clb_link_params cfg; /* defaults filled in; CLBI_NEVER for never */
+    enum clb_role role;
+    const struct clbi_transport_ops *ops;
+    char *address; /* behind "scheme://", NULL when adopted */
+    int adopt_fd;  /* until the transport has it, -1 */
+    struct clbi_listener_hook hook;
+
+    pthread_mutex_t lock;
+    pthread_cond_t cond; /* state, announcements, callers */
+    clb_loop *loop;      /* referenced until close; NULL afterwards */
+    struct clbi_member member;
+    enum clb_link_state state;
+    struct clb_status why;
+    bool shutdown_wanted; /* by clb_link_shutdown */
+    int64_t shutdown_deadline;
+    bool handle_closed; /* the handle's reference goes at DOWN (deferred close) */
+    uint32_t callers;
+    struct clbi_proto proto;
+    struct clbi_slot slot[CLBI_MAX_STREAMS];
+    uint64_t announce_count;
+    bool any_opened;
+    clb_packet *packet_cache;
+    struct {
+        void *data;
+        size_t size;
+    } spill[CLBI_SPILL_CACHE];
+    clb_host_pool *pool;            /* the default allocator, made at first need */
+    struct clb_allocator allocator; /* of cfg, referenced when set */
+    clb_link_info info;
+    uint64_t next_token;
+    uint64_t rx_bytes, tx_bytes;
+    atomic_uint_fast64_t heap_allocs;
+
+    /* [io] */
+    struct clbi_transport *tr;
+    bool tr_closing;
+    bool close_after_flush; /* the peer's RESET was taken: close when the answer is out */
+    bool shutdown_begun;    /* shutdown_wanted was acted upon */
+    int64_t connect_deadline, up_ns, first_open_until;
+    int64_t close_deadline;
+    int64_t last_rx_ns;
+    uint64_t seen_rx, seen_tx; /* transport's progress at the last look */
+    struct {
+        enum clbi_rx state;
+        uint8_t header[CLBI_WIRE_HEADER];
+        struct clbi_seg seg;
+        struct clbi_proto_event ev;
+        clb_packet *packet; /* PAYLOAD: where it goes */
+        size_t drain_left;
+        bool drain_credit; /* a drained payload whose credit goes back */
+        int64_t first_byte_ns, progress_ns;
+        uint64_t started_at; /* transport's rx count when this header was asked for */
+    } rx;
+    struct {
+        bool busy;
+        uint8_t headers[(CLBI_MAX_ANSWERS + 1) * CLBI_WIRE_HEADER];
+        struct iovec iov;      /* headers alone */
+        struct clbi_write *op; /* whose payload is being sent */
+        size_t bytes;
+        int64_t progress_ns;
+        uint32_t next_stream; /* round robin of writers */
+    } tx;
+    uint8_t *drain; /* 64 KiB, made at first need */
+};
+
+#define CLBI_DRAIN_BLOCK 65536u
+
+/* ---- link.c */
+clb_link *clbi_link_new(const clb_link_params *cfg, enum clb_role role,
+                        const struct clbi_transport_ops *ops, const char *address, int fd,
+                        clb_loop *loop, struct clb_status *st);
+void clbi_link_ref(clb_link *link);
+void clbi_link_unref(clb_link *link);
+int clbi_link_config(clb_link_params *cfg, const clb_link_params *params);
+/* Joins the loop: from here on the link lives by itself. */
+void clbi_link_start(clb_link *link);
+/* Drops what clbi_link_new gave when the link never started. */
+void clbi_link_discard(clb_link *link);
+/* lock held: may the caller go on waiting? Waits until something may have changed. CLB_OK, TIMEOUT
+ * (deadline), STATE (caller-driven by another thread, or called from the loop's own thread). */
+int clbi_link_wait(clb_link *link, pthread_cond_t *cond, int64_t deadline);
+/* lock held */
+enum clbi_end clbi_link_end(const clb_link *link);
+int clbi_end_error(enum clbi_end end);
+void clbi_link_kick(clb_link *link);
+void clbi_link_wake_all(clb_link *link);
+void clbi_slot_collect(clb_link *link, int index);
+int clbi_link_default_allocator(clb_link *link, struct clb_allocator *out, bool *own_pool);
+void *clbi_link_calloc(clb_link *link, size_t size);
+
+/* ---- link_io.c: [io] life of the connection */
+void clbi_link_service(void *priv, int64_t now);
+/* Ends the link with a cause; the first one stays. */
+void clbi_link_begin_close(clb_link *link);
+void clbi_link_drop(clb_link *link, enum clb_error err, enum clb_domain domain, int native,
+                    const char *fmt, ...) __attribute__((format(printf, 5, 6)));
+void clbi_link_set_state(clb_link *link, enum clb_link_state state);
+extern const struct clbi_transport_env clbi_link_env;
+
+/* ---- link_rx.c: [io] receiving */
+void clbi_rx_run(clb_link *link);
+void clbi_rx_done(clb_link *link, size_t bytes, const struct clb_status *failure);
+void clbi_rx_abort(clb_link *link);
+
+/* ---- link_tx.c: [io] sending */
+void clbi_tx_run(clb_link *link);
+void clbi_tx_done(clb_link *link, size_t bytes, const struct clb_status *failure);
+/* lock held: the write of this token got its answer, or fails. */
+void clbi_write_answered(clb_link *link, int index, uint64_t token, int result);
+void clbi_write_fail_all(clb_link *link, int result);
+
+/* ---- stream.c */
+void clbi_stream_ref(clb_stream *stream);
+void clbi_stream_unref(clb_stream *stream);
+/* lock held: the descriptor follows the queue. */
+void clbi_stream_update_fd(clb_stream *stream);
+bool clbi_stream_ready(const clb_stream *stream);
+
+/* ---- packet.c */
+/* lock held; from the cache, or the heap: NULL = out of memory */
+clb_packet *clbi_packet_new(clb_link *link);
+/* lock held: back to the cache */
+void clbi_packet_recycle(clb_link *link, clb_packet *packet);
+/* lock NOT held: frees the buffer when it was not released, and the allocator references. */
+void clbi_packet_drop_buffer(clb_packet *packet);
+/* lock held: the peer gets its credit, once. */
+void clbi_packet_credit(clb_packet *packet);
+/* lock NOT held: buffer, credit and packet of a whole list. */
+void clbi_packets_drop(clb_link *link, struct clbi_queue *list);
+
+/* ---- spill.c: host memory of the link for payloads that find no buffer */
+int clbi_spill_alloc(clb_link *link, size_t size, struct clb_buf *out);
+struct clb_allocator clbi_spill_allocator(clb_link *link);
+void clbi_spill_clear(clb_link *link);
+
+#endif

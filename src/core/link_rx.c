@@ -1,0 +1,605 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Receiving: header, decision where the payload goes, payload, delivery. Dispatching thread only.
+ *
+ * Between a header and its payload there is one call of the allocator and no copy. What cannot be
+ * taken is drained, so that the byte stream stays in step whatever the application does.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "link_priv.h"
+#include "log.h"
+
+/* ---- delivery --------------------------------------------------------------------------------- */
+
+/* lock held. The policy's side of a packet that has arrived, complete. */
+static void enqueue(clb_link *link, clb_stream *s, clb_packet *p, struct clbi_queue *dropped)
+{
+    if (clbi_full_credits_early(s->on_full)) {
+        clbi_packet_credit(p);
+    }
+    uint32_t excess = clbi_full_excess(s->on_full, s->queue.len, s->queue_len);
+    if (excess) {
+        s->stats.full_events++;
+    }
+    while (excess-- > 0) {
+        clb_packet *old = clbi_queue_pop(&s->queue);
+        if (!old) {
+            break;
+        }
+        s->stats.dropped_oldest++;
+        clbi_queue_push(dropped, old);
+    }
+    clbi_queue_push(&s->queue, p);
+    clbi_stream_update_fd(s);
+    pthread_cond_broadcast(&s->cond);
+    (void)link;
+}
+
+static void call_ready(clb_link *link, clb_stream *s)
+{
+    s->ready_cb(s->priv, s);
+    pthread_mutex_lock(&link->lock);
+    s->callers--;
+    pthread_cond_broadcast(&s->cond);
+    pthread_mutex_unlock(&link->lock);
+    clbi_stream_unref(s);
+}
+
+/* lock held */
+static void count_arrival(clb_stream *s, size_t bytes)
+{
+    s->stats.packets++;
+    s->stats.bytes += bytes;
+}
+
+static void payload_done(clb_link *link)
+{
+    clb_packet *p = link->rx.packet;
+    struct clbi_queue dropped = {0};
+    clb_stream *ready = NULL;
+    link->rx.packet = NULL;
+    link->rx.state = CLBI_RX_NEXT;
+    link->last_rx_ns = clbi_now_ns();
+    p->info.last_byte_ns = link->last_rx_ns;
+
+    pthread_mutex_lock(&link->lock);
+    clbi_proto_payload_done(&link->proto);
+    link->rx_bytes += p->wire_size;
+    struct clbi_slot *slot = &link->slot[p->index];
+    clb_stream *s = slot->stream;
+    if (clbi_link_end(link) != CLBI_END_NONE) {
+        clbi_queue_push(&dropped, p);
+    } else if (!s && !p->stream && !slot->closed_once) {
+        clbi_queue_push(&slot->unopened, p);
+    } else if (!s || (p->stream && p->stream != s)) {
+        /* Closed while the payload was on its way. */
+        clbi_packet_credit(p);
+        clbi_queue_push(&dropped, p);
+    } else {
+        if (!p->stream) {
+            /* Opened while the payload was on its way to host memory. */
+            p->stream = s;
+            clbi_stream_ref(s);
+            p->spill_pending = !s->own_pool;
+            s->stats.spilled++;
+        }
+        count_arrival(s, p->wire_size);
+        enqueue(link, s, p, &dropped);
+        if (s->ready_cb && !s->closing) {
+            s->callers++;
+            clbi_stream_ref(s);
+            ready = s;
+        }
+    }
+    pthread_mutex_unlock(&link->lock);
+
+    clbi_tx_run(link); /* the answer goes out before anything else happens (wire section 6.5) */
+    clbi_packets_drop(link, &dropped);
+    if (ready) {
+        call_ready(link, ready);
+    }
+}
+
+/* A payload that was read and thrown away. */
+static void drain_done(clb_link *link)
+{
+    const struct clbi_proto_event *ev = &link->rx.ev;
+    link->rx.state = CLBI_RX_NEXT;
+    link->last_rx_ns = clbi_now_ns();
+    pthread_mutex_lock(&link->lock);
+    clbi_proto_payload_done(&link->proto);
+    link->rx_bytes += ev->size;
+    if (link->rx.drain_credit) {
+        clbi_proto_release(&link->proto, ev->stream, (uint32_t)ev->size);
+        clb_stream *s = link->slot[ev->stream].stream;
+        if (s) {
+            count_arrival(s, ev->size);
+        }
+    }
+    pthread_mutex_unlock(&link->lock);
+    clbi_tx_run(link);
+}
+
+/* ---- reading ---------------------------------------------------------------------------------- */
+
+static bool start(clb_link *link, enum clbi_rx state, void *base, size_t bytes, size_t ahead)
+{
+    struct clb_status st = {0};
+    link->rx.seg = (struct clbi_seg){.base = base, .row_bytes = bytes, .pitch = bytes, .rows = 1};
+    link->rx.state = state;
+    link->rx.progress_ns = clbi_now_ns();
+    int r = link->ops->recv_start(link->tr, &link->rx.seg, 1, ahead, &st);
+    if (r < 0) {
+        clbi_rx_done(link, 0, &st);
+    }
+    return r == CLBI_DONE;
+}
+
+/* true: done within the call */
+static bool start_payload(clb_link *link)
+{
+    clb_packet *p = link->rx.packet;
+    if (p->wire_size == 0) {
+        link->rx.state = CLBI_RX_PAYLOAD;
+        return true;
+    }
+    return start(link, CLBI_RX_PAYLOAD, p->buf.data, p->wire_size, CLBI_RECV_AHEAD);
+}
+
+static bool continue_drain(clb_link *link)
+{
+    for (;;) {
+        size_t n = link->rx.drain_left < CLBI_DRAIN_BLOCK ? link->rx.drain_left : CLBI_DRAIN_BLOCK;
+        if (n == 0) {
+            return true;
+        }
+        if (!link->drain) {
+            link->drain = malloc(CLBI_DRAIN_BLOCK);
+            if (!link->drain) {
+                clbi_link_drop(link, CLB_ERR_NOMEM, CLB_DOMAIN_NONE, 0, "no memory for 64 KiB");
+                return false;
+            }
+            atomic_fetch_add(&link->heap_allocs, 1);
+        }
+        link->rx.drain_left -= n;
+        if (!start(link, CLBI_RX_DRAIN, link->drain, n,
+                   link->rx.drain_left == 0 ? CLBI_RECV_AHEAD : 0)) {
+            return false;
+        }
+    }
+}
+
+static bool start_drain(clb_link *link, bool credit)
+{
+    link->rx.state = CLBI_RX_DRAIN;
+    link->rx.drain_left = link->rx.ev.size;
+    link->rx.drain_credit = credit;
+    return continue_drain(link);
+}
+
+/* ---- where a payload goes --------------------------------------------------------------------- */
+
+/* lock held. A packet for the WRITE whose header is in; NULL = out of memory */
+static clb_packet *make_packet(clb_link *link)
+{
+    const struct clbi_proto_event *ev = &link->rx.ev;
+    clb_packet *p = clbi_packet_new(link);
+    if (!p) {
+        return NULL;
+    }
+    p->link = link;
+    p->index = ev->stream;
+    p->wire_size = (uint32_t)ev->size;
+    p->credit_due = true;
+    p->info.size = ev->size;
+    p->info.peer_ns = ev->peer_ns;
+    p->info.first_byte_ns = link->rx.first_byte_ns;
+    p->info.stream_id = link->proto.stream[ev->stream].id;
+    return p;
+}
+
+static bool fits(const struct clb_buf *buf, const struct clb_alloc_req *req)
+{
+    return buf->data && buf->size >= req->capacity &&
+           ((uintptr_t)buf->data & (req->align - 1)) == 0;
+}
+
+/* lock held on entry and exit, dropped around the callback. CLB_OK, NOBUFS, or another error. */
+static int ask_allocator(clb_link *link, clb_stream *s, struct clb_buf *buf)
+{
+    const struct clbi_proto_event *ev = &link->rx.ev;
+    struct clb_allocator a = s->allocator;
+    struct clb_alloc_req req = {
+        .payload = ev->size,
+        .expect = s->image.fmt ? clb_image_bytes(&s->image) : 0,
+        .capacity = ev->size,
+        .align = s->align,
+        .stream_id = link->proto.stream[ev->stream].id,
+        .stream_name = s->name,
+    };
+    *buf = (struct clb_buf){0};
+    pthread_mutex_unlock(&link->lock);
+    int err = a.alloc(a.opaque, &req, buf);
+    if (err == CLB_OK && !fits(buf, &req)) {
+        char name[128];
+        clbi_log(&link->cfg.log, CLB_LOG_WARN,
+                 "stream \"%s\": the allocator gave %zu bytes at %p where %zu aligned to %zu were "
+                 "asked for; the packet is dropped",
+                 clbi_escape(name, sizeof name, s->name), buf->size, buf->data, req.capacity,
+                 req.align);
+        if (buf->data || buf->context) {
+            a.free(a.opaque, buf);
+        }
+        err = CLB_ERR_INVAL;
+    }
+    if (err == CLB_OK && a.ref) {
+        a.ref(a.opaque); /* the packet's copy */
+        a.ref(a.opaque); /* the buffer */
+    }
+    pthread_mutex_lock(&link->lock);
+    return err;
+}
+
+/* lock held. Takes buf over for the packet that comes in. */
+static void set_target(clb_link *link, clb_packet *p, clb_stream *s, const struct clb_allocator *a,
+                       const struct clb_buf *buf)
+{
+    p->allocator = *a;
+    p->buf = *buf;
+    p->info.seq = link->slot[p->index].seq++;
+    if (s) {
+        p->stream = s;
+        clbi_stream_ref(s);
+        p->image = s->image;
+    }
+    link->rx.packet = p;
+}
+
+/* lock held, released. The payload goes to host memory of the link. */
+static bool spill(clb_link *link, clb_stream *s)
+{
+    struct clb_buf buf;
+    clb_packet *p = make_packet(link);
+    int err = p ? clbi_spill_alloc(link, link->rx.ev.size, &buf) : CLB_ERR_NOMEM;
+    if (err < 0) {
+        if (p) {
+            clbi_packet_recycle(link, p);
+        }
+        link->slot[link->rx.ev.stream].seq++;
+        if (s) {
+            s->stats.alloc_failed++;
+        }
+        pthread_mutex_unlock(&link->lock);
+        clbi_log(&link->cfg.log, CLB_LOG_WARN,
+                 "no memory for a payload of %zu bytes; it is dropped", link->rx.ev.size);
+        return start_drain(link, true);
+    }
+    struct clb_allocator a = clbi_spill_allocator(link);
+    a.ref(a.opaque);
+    a.ref(a.opaque);
+    set_target(link, p, s, &a, &buf);
+    p->info.spilled = 1;
+    p->spill_pending = !s || !s->own_pool;
+    if (s) {
+        s->stats.spilled++;
+    }
+    pthread_mutex_unlock(&link->lock);
+    return start_payload(link);
+}
+
+/* lock held, released. Read and thrown away, with credit. */
+static bool refuse(clb_link *link, clb_stream *s, uint64_t *counter)
+{
+    (*counter)++;
+    link->slot[link->rx.ev.stream].seq++;
+    pthread_mutex_unlock(&link->lock);
+    (void)s;
+    return start_drain(link, true);
+}
+
+/* lock held, dropped in between. DROP_OLDEST without a free buffer: unread packets give way. */
+static int make_room(clb_link *link, clb_stream *s, struct clb_buf *buf)
+{
+    for (;;) {
+        clb_packet *old = clbi_queue_pop(&s->queue);
+        if (!old) {
+            return CLB_ERR_NOBUFS;
+        }
+        struct clbi_queue list = {0};
+        s->stats.dropped_oldest++;
+        clbi_queue_push(&list, old);
+        clbi_stream_update_fd(s);
+        pthread_mutex_unlock(&link->lock);
+        clbi_packets_drop(link, &list);
+        pthread_mutex_lock(&link->lock);
+        int err = ask_allocator(link, s, buf);
+        if (err != CLB_ERR_NOBUFS) {
+            return err;
+        }
+    }
+}
+
+/* lock held, released */
+static bool receive_for(clb_link *link, clb_stream *s)
+{
+    const struct clbi_proto_event *ev = &link->rx.ev;
+    const struct clbi_proto_stream *ps = &link->proto.stream[ev->stream];
+    bool block = s->on_full == CLB_FULL_BLOCK;
+    if (block && (ps->in_packets >= CLBI_MAX_PACKETS || ps->in_fill + ev->size > ps->in_window)) {
+        s->stats.full_events++;
+    }
+    if (clbi_full_refuses(s->on_full, s->queue.len, s->queue_len)) {
+        s->stats.full_events++;
+        return refuse(link, s, &s->stats.dropped_newest);
+    }
+    /* While a spilled packet waits, one behind it must not take the buffer that it needs: with the
+     * last slot gone to a later packet the first could never be delivered. */
+    if (block && (s->queue.spilled > 0 || s->moving)) {
+        return spill(link, s);
+    }
+    struct clb_buf buf;
+    clbi_stream_ref(s);
+    int err = ask_allocator(link, s, &buf);
+    if (err == CLB_ERR_NOBUFS) {
+        s->stats.full_events++;
+        if (s->on_full == CLB_FULL_DROP_OLDEST) {
+            err = make_room(link, s, &buf);
+        }
+    }
+    bool gone = link->slot[ev->stream].stream != s;
+    clb_packet *p = err == CLB_OK && !gone ? make_packet(link) : NULL;
+    bool r;
+    if (p) {
+        set_target(link, p, s, &s->allocator, &buf);
+        pthread_mutex_unlock(&link->lock);
+        r = start_payload(link);
+    } else if (err == CLB_OK) {
+        struct clb_allocator a = s->allocator;
+        s->stats.alloc_failed += !gone;
+        link->slot[ev->stream].seq++;
+        pthread_mutex_unlock(&link->lock);
+        a.free(a.opaque, &buf);
+        if (a.unref) {
+            a.unref(a.opaque);
+            a.unref(a.opaque);
+        }
+        r = start_drain(link, true);
+    } else if (err == CLB_ERR_NOBUFS && block) {
+        r = spill(link, gone ? NULL : s);
+    } else {
+        r = refuse(link, s,
+                   err == CLB_ERR_NOBUFS ? &s->stats.dropped_newest : &s->stats.alloc_failed);
+    }
+    clbi_stream_unref(s);
+    return r;
+}
+
+/* Decides where the payload goes and starts it. true: it is in already. */
+static bool decide(clb_link *link)
+{
+    const struct clbi_proto_event *ev = &link->rx.ev;
+    pthread_mutex_lock(&link->lock);
+    struct clbi_slot *slot = &link->slot[ev->stream];
+    clb_stream *s = slot->stream;
+    if (clbi_link_end(link) != CLBI_END_NONE) {
+        pthread_mutex_unlock(&link->lock);
+        return start_drain(link, false);
+    }
+    if (s) {
+        return receive_for(link, s);
+    }
+    if (slot->closed_once) {
+        slot->seq++;
+        pthread_mutex_unlock(&link->lock);
+        return start_drain(link, true);
+    }
+    /* Nobody has opened anything yet: the payload stays in the socket, where it costs nothing, until
+     * the first open, an unanswered request of ours (its answer lies behind the payload), or the limit. */
+    if (!link->any_opened && clbi_now_ns() < link->first_open_until &&
+        !clbi_proto_busy(&link->proto)) {
+        pthread_mutex_unlock(&link->lock);
+        link->rx.state = CLBI_RX_DECIDE;
+        return false;
+    }
+    return spill(link, NULL);
+}
+
+/* ---- headers ---------------------------------------------------------------------------------- */
+
+/* lock held. Events that only change what the application sees. */
+static void stream_event(clb_link *link, const struct clbi_proto_event *ev)
+{
+    struct clbi_slot *slot = &link->slot[ev->stream];
+    clb_stream *s = slot->stream;
+    switch (ev->kind) {
+    case CLBI_EV_ANNOUNCED:
+        if (!slot->announced) {
+            slot->announced = true;
+            slot->told = false;
+            slot->announce_order = ++link->announce_count;
+        }
+        if (s) {
+            s->peer_closed = false;
+        }
+        break;
+    case CLBI_EV_REFUSED:
+        if (s) {
+            s->refused = true;
+            s->refuse_err = ev->err;
+        }
+        break;
+    case CLBI_EV_WRITE_ACKED: clbi_write_answered(link, ev->stream, ev->token, CLB_OK); break;
+    case CLBI_EV_WRITE_FAILED: clbi_write_answered(link, ev->stream, ev->token, ev->err); break;
+    case CLBI_EV_CREDIT:
+        if (s) {
+            s->stats.released++;
+        }
+        break;
+    case CLBI_EV_PEER_CLOSED:
+        slot->announced = false;
+        if (s) {
+            s->peer_closed = true;
+        }
+        break;
+    default: /* OPENED, HALF_CLOSED: the machine's state says it all */ break;
+    }
+    if (s) {
+        s->id = link->proto.stream[ev->stream].id;
+        clbi_stream_update_fd(s);
+        pthread_cond_broadcast(&s->cond);
+    }
+    clbi_slot_collect(link, ev->stream);
+    pthread_cond_broadcast(&link->cond);
+}
+
+static void came_up(clb_link *link)
+{
+    link->up_ns = clbi_now_ns();
+    link->first_open_until = clbi_add_ns(link->up_ns, link->cfg.first_open_ns);
+    pthread_mutex_lock(&link->lock);
+    bool ending = link->shutdown_wanted;
+    pthread_mutex_unlock(&link->lock);
+    if (!ending && link->state == CLB_LINK_CONNECTING) {
+        clbi_link_set_state(link, CLB_LINK_UP);
+    }
+}
+
+static void peer_reset(clb_link *link)
+{
+    pthread_mutex_lock(&link->lock);
+    if (link->state < CLB_LINK_CLOSING && !link->shutdown_wanted) {
+        link->why =
+            (struct clb_status){.err = CLB_ERR_CLOSED, .text = "the peer has ended the link"};
+    }
+    clbi_write_fail_all(link, CLB_ERR_CLOSED);
+    pthread_mutex_unlock(&link->lock);
+    link->rx.state = CLBI_RX_STOPPED;
+    link->close_after_flush = true;
+    int64_t limit = clbi_add_ns(clbi_now_ns(), 2 * CLBI_SEC);
+    link->close_deadline = limit < link->close_deadline ? limit : link->close_deadline;
+    clbi_link_set_state(link, CLB_LINK_CLOSING);
+    clbi_tx_run(link);
+}
+
+static void header_done(clb_link *link)
+{
+    struct clbi_proto_event *ev = &link->rx.ev;
+    int64_t now = clbi_now_ns();
+    link->last_rx_ns = now;
+    link->rx.first_byte_ns = now;
+    link->rx.state = CLBI_RX_NEXT;
+    pthread_mutex_lock(&link->lock);
+    link->rx_bytes += CLBI_WIRE_HEADER;
+    clbi_proto_header(&link->proto, link->rx.header, now, ev);
+    bool of_stream = ev->stream >= 0 && ev->kind != CLBI_EV_PAYLOAD && ev->kind != CLBI_EV_FAIL;
+    if (of_stream) {
+        stream_event(link, ev);
+    }
+    pthread_mutex_unlock(&link->lock);
+
+    switch (ev->kind) {
+    case CLBI_EV_UP: came_up(link); break;
+    case CLBI_EV_PAYLOAD: link->rx.state = CLBI_RX_DECIDE; break;
+    case CLBI_EV_SKIP:
+        if (start_drain(link, false)) {
+            drain_done(link);
+        }
+        break;
+    case CLBI_EV_RESET: peer_reset(link); break;
+    case CLBI_EV_RESET_DONE: clbi_link_begin_close(link); break;
+    case CLBI_EV_FAIL:
+        link->rx.state = CLBI_RX_STOPPED;
+        clbi_tx_run(link); /* a nack, if it can be sent at once */
+        clbi_link_drop(link, ev->err, CLB_DOMAIN_NONE, 0, "%s", ev->text);
+        break;
+    default: break;
+    }
+}
+
+/* ---- driving ---------------------------------------------------------------------------------- */
+
+static void complete(clb_link *link)
+{
+    switch (link->rx.state) {
+    case CLBI_RX_HEADER: header_done(link); break;
+    case CLBI_RX_PAYLOAD: payload_done(link); break;
+    case CLBI_RX_DRAIN:
+        if (continue_drain(link)) {
+            drain_done(link);
+        }
+        break;
+    default: break;
+    }
+}
+
+void clbi_rx_abort(clb_link *link)
+{
+    clb_packet *p = link->rx.packet;
+    link->rx.packet = NULL;
+    link->rx.state = CLBI_RX_STOPPED;
+    if (p) {
+        /* An incomplete frame is never delivered; its buffer goes home. */
+        struct clbi_queue list = {0};
+        clbi_queue_push(&list, p);
+        clbi_packets_drop(link, &list);
+    }
+}
+
+void clbi_rx_done(clb_link *link, size_t bytes, const struct clb_status *failure)
+{
+    (void)bytes;
+    if (!failure) {
+        complete(link);
+        return;
+    }
+    bool in_header = link->rx.state == CLBI_RX_HEADER;
+    clbi_rx_abort(link);
+    if (link->tr_closing || failure->err == CLB_ERR_CANCELED) {
+        return;
+    }
+    if (link->state == CLB_LINK_CLOSING) {
+        clbi_link_begin_close(link); /* the end of the stream is as good as the answer to a RESET */
+    } else if (failure->err == CLB_ERR_CLOSED) {
+        clbi_link_drop(link, CLB_ERR_LOST, CLB_DOMAIN_NONE, 0,
+                       in_header ? "the peer closed the connection without ending the link"
+                                 : "the peer closed the connection in the middle of a packet");
+    } else {
+        clbi_link_drop(link, CLB_ERR_LOST, failure->domain, failure->native,
+                       "the connection broke");
+    }
+}
+
+void clbi_rx_run(clb_link *link)
+{
+    while (link->tr && !link->tr_closing) {
+        if (link->rx.state == CLBI_RX_DECIDE) {
+            if (!decide(link)) {
+                return;
+            }
+            complete(link);
+        } else if (link->rx.state == CLBI_RX_NEXT) {
+            pthread_mutex_lock(&link->lock);
+            bool pause = clbi_proto_must_pause(&link->proto);
+            pthread_mutex_unlock(&link->lock);
+            if (pause) {
+                clbi_tx_run(link);
+                pthread_mutex_lock(&link->lock);
+                pause = clbi_proto_must_pause(&link->proto);
+                pthread_mutex_unlock(&link->lock);
+                if (pause) {
+                    return; /* the peer must take its answers first: no event is dropped */
+                }
+            }
+            uint64_t tx;
+            link->ops->progress(link->tr, &link->rx.started_at, &tx);
+            if (!start(link, CLBI_RX_HEADER, link->rx.header, CLBI_WIRE_HEADER, 0)) {
+                return;
+            }
+            complete(link);
+        } else {
+            return;
+        }
+    }
+}

@@ -1,0 +1,378 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Stream handles: opening, closing, looking. Reading and writing are in files of their own. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "link_priv.h"
+#include "log.h"
+
+#define OPEN_NS (5 * CLBI_SEC)
+#define ALIGN 64u
+#define QUEUE_LEN 4u
+
+void clbi_stream_ref(clb_stream *s)
+{
+    atomic_fetch_add_explicit(&s->refs, 1, memory_order_relaxed);
+}
+
+void clbi_stream_unref(clb_stream *s)
+{
+    if (atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1) {
+        return;
+    }
+    clb_link *link = s->link;
+    if (s->allocator.unref) {
+        s->allocator.unref(s->allocator.opaque);
+    }
+    if (s->fd >= 0) {
+        close(s->fd);
+    }
+    pthread_cond_destroy(&s->cond);
+    free(s);
+    clbi_link_unref(link);
+}
+
+bool clbi_stream_ready(const clb_stream *s)
+{
+    return s->queue.len > 0 || s->peer_closed || s->closing ||
+           clbi_link_end(s->link) != CLBI_END_NONE;
+}
+
+void clbi_stream_update_fd(clb_stream *s)
+{
+    if (s->fd < 0) {
+        return;
+    }
+    bool want = clbi_stream_ready(s) && !s->quiet_until;
+    if (want != s->fd_set) {
+        s->fd_set = want;
+        if (want) {
+            clbi_wakefd_set(s->fd);
+        } else {
+            clbi_wakefd_clear(s->fd);
+        }
+    }
+}
+
+/* ---- opening ---------------------------------------------------------------------------------- */
+
+static int check_params(const clb_stream_params *p)
+{
+    const struct clb_allocator *a = &p->allocator;
+    if ((a->alloc == NULL) != (a->free == NULL) || (a->ref == NULL) != (a->unref == NULL)) {
+        return CLB_ERR_INVAL;
+    }
+    if (p->align & (p->align - 1) || p->queue_len > CLBI_MAX_PACKETS ||
+        (unsigned)p->on_full > CLB_FULL_DROP_NEWEST || (unsigned)p->trailer > CLB_TRAILER_AUTO ||
+        p->write_window > UINT32_MAX - 63u) {
+        return CLB_ERR_INVAL;
+    }
+    if (p->name && (p->name[0] == '\0' || strnlen(p->name, CLBI_WIRE_NAME) >= CLBI_WIRE_NAME)) {
+        return CLB_ERR_INVAL;
+    }
+    if (p->trailer != CLB_TRAILER_NONE || p->dst_pitch_align || p->dst_plane_align) {
+        return CLB_ERR_NOSYS;
+    }
+    return CLB_OK;
+}
+
+/* lock held; the first announced entry without a handle, -1 = none */
+static int first_unopened(const clb_link *link)
+{
+    int found = -1;
+    for (int i = 0; i < CLBI_MAX_STREAMS; i++) {
+        const struct clbi_slot *s = &link->slot[i];
+        bool there = s->announced || s->unopened.len > 0;
+        if (there && !s->stream &&
+            (found < 0 || s->announce_order < link->slot[found].announce_order)) {
+            found = i;
+        }
+    }
+    return found;
+}
+
+/* lock held; what came before the handle existed */
+static void take_unopened(clb_link *link, clb_stream *s, struct clbi_queue *dropped)
+{
+    struct clbi_slot *slot = &link->slot[s->index];
+    s->expect_seq = slot->unopened.head ? slot->unopened.head->info.seq : slot->seq;
+    clb_packet *p;
+    uint32_t keep = clbi_full_credits_early(s->on_full) ? s->queue_len : UINT32_MAX;
+    while ((p = clbi_queue_pop(&slot->unopened))) {
+        p->stream = s;
+        clbi_stream_ref(s);
+        p->spill_pending = !s->own_pool;
+        p->image = s->image;
+        s->stats.packets++;
+        s->stats.bytes += p->wire_size;
+        s->stats.spilled++;
+        if (clbi_full_credits_early(s->on_full)) {
+            clbi_packet_credit(p);
+        }
+        if (slot->unopened.len >= keep) {
+            s->stats.dropped_oldest++;
+            clbi_queue_push(dropped, p);
+        } else {
+            clbi_queue_push(&s->queue, p);
+        }
+    }
+}
+
+static clb_stream *make_stream(clb_link *link, const clb_stream_params *p, int *err)
+{
+    clb_stream *s = clbi_link_calloc(link, sizeof *s);
+    if (!s) {
+        *err = CLB_ERR_NOMEM;
+        return NULL;
+    }
+    atomic_init(&s->refs, 1);
+    s->link = link;
+    s->fd = -1;
+    s->index = -1;
+    s->id = CLBI_ID_NONE;
+    s->align = p->align ? p->align : ALIGN;
+    s->on_full = p->on_full;
+    s->queue_len = p->queue_len ? p->queue_len : QUEUE_LEN;
+    s->write_async = p->write_async != 0;
+    s->wants_write = p->write_window > 0;
+    s->image = p->image;
+    s->ready_cb = p->ready_cb;
+    s->priv = p->priv;
+    s->writes_tail = &s->writes;
+    s->allocator = p->allocator;
+    if (!s->allocator.alloc) {
+        *err = clbi_link_default_allocator(link, &s->allocator, &s->own_pool);
+        if (*err < 0) {
+            free(s);
+            return NULL;
+        }
+    }
+    if (s->allocator.ref) {
+        s->allocator.ref(s->allocator.opaque);
+    }
+    clbi_cond_init(&s->cond);
+    clbi_link_ref(link);
+    return s;
+}
+
+/* lock held */
+static void attach(clb_link *link, clb_stream *s, int index, const clb_stream_params *p,
+                   int64_t deadline, struct clbi_queue *dropped)
+{
+    struct clbi_slot *slot = &link->slot[index];
+    s->index = index;
+    memcpy(s->name, link->proto.stream[index].name, sizeof s->name);
+    s->id = link->proto.stream[index].id;
+    slot->stream = s;
+    slot->closed_once = false;
+    link->any_opened = true;
+    take_unopened(link, s, dropped);
+    if (clbi_link_end(link) == CLBI_END_NONE) {
+        clbi_proto_create(&link->proto, index, p->write_window, deadline);
+        clbi_link_kick(link);
+    }
+}
+
+/* lock held; takes the handle off its slot, what was queued comes back in *list */
+static void detach(clb_link *link, clb_stream *s, struct clbi_queue *list)
+{
+    int index = s->index;
+    if (index < 0) {
+        return;
+    }
+    struct clbi_slot *slot = &link->slot[index];
+    clbi_queue_splice(list, &s->queue);
+    slot->stream = NULL;
+    slot->closed_once = true;
+    s->index = -1;
+    clbi_proto_close(&link->proto, index);
+    clbi_proto_detach(&link->proto, index);
+    clbi_slot_collect(link, index);
+    clbi_link_kick(link);
+}
+
+/* lock held; what an opener waits for: 0 = go on waiting */
+static int opened(const clb_link *link, const clb_stream *s)
+{
+    const struct clbi_proto_stream *ps = &link->proto.stream[s->index];
+    if (link->slot[s->index].announced || s->queue.len > 0 || ps->out == CLBI_HALF_OPEN) {
+        return 1;
+    }
+    if (s->refused) {
+        return s->refuse_err;
+    }
+    enum clbi_end end = clbi_link_end(link);
+    return end != CLBI_END_NONE ? clbi_end_error(end) : 0;
+}
+
+/* lock held; the entry to open, waiting for an announcement when no name is given */
+static int find_entry(clb_link *link, const char *name, int64_t deadline, int *index)
+{
+    for (;;) {
+        enum clbi_end end = clbi_link_end(link);
+        if (name) {
+            *index = clbi_proto_find(&link->proto, name);
+            if (*index >= 0 && link->slot[*index].stream) {
+                return CLB_ERR_BUSY;
+            }
+            bool waits = *index >= 0 && link->slot[*index].unopened.len > 0;
+            return end != CLBI_END_NONE && !waits ? clbi_end_error(end) : CLB_OK;
+        }
+        *index = first_unopened(link);
+        if (*index >= 0 && (end == CLBI_END_NONE || link->slot[*index].unopened.len > 0)) {
+            return CLB_OK;
+        }
+        if (end != CLBI_END_NONE) {
+            return clbi_end_error(end);
+        }
+        int err = clbi_link_wait(link, &link->cond, deadline);
+        if (err < 0) {
+            return err;
+        }
+    }
+}
+
+int clb_stream_open(clb_stream **out, clb_link *link, const clb_stream_params *params)
+{
+    if (!out) {
+        return CLB_ERR_INVAL;
+    }
+    *out = NULL;
+    clb_stream_params p;
+    if (!link || clbi_params_copy(&p, sizeof p, params, sizeof p) < 0) {
+        return CLB_ERR_INVAL;
+    }
+    int err = check_params(&p);
+    if (err < 0) {
+        return err;
+    }
+    const int64_t deadline = clbi_add_ns(clbi_now_ns(), clbi_field_ns(p.open_timeout_ns, OPEN_NS));
+    struct clbi_queue dropped = {0};
+    clb_stream *s = NULL;
+    pthread_mutex_lock(&link->lock);
+    link->callers++;
+    int index;
+    err = find_entry(link, p.name, deadline, &index);
+    if (err == CLB_OK) {
+        index = clbi_proto_attach(&link->proto, p.name ? p.name : link->proto.stream[index].name);
+        err = index < 0 ? CLB_ERR_TOOBIG : CLB_OK;
+    }
+    if (err == CLB_OK) {
+        s = make_stream(link, &p, &err);
+        if (!s) {
+            clbi_proto_detach(&link->proto, index);
+            clbi_slot_collect(link, index);
+        }
+    }
+    if (s) {
+        attach(link, s, index, &p, deadline, &dropped);
+        int r;
+        while ((r = opened(link, s)) == 0) {
+            r = clbi_link_wait(link, &s->cond, deadline);
+            if (r < 0) {
+                break;
+            }
+        }
+        err = r < 0 ? r : CLB_OK;
+        if (err < 0) {
+            detach(link, s, &dropped);
+        }
+    }
+    if (--link->callers == 0) {
+        pthread_cond_broadcast(&link->cond);
+    }
+    pthread_mutex_unlock(&link->lock);
+    clbi_packets_drop(link, &dropped);
+    if (s && err < 0) {
+        clbi_stream_unref(s);
+    } else if (s) {
+        *out = s;
+    }
+    return err;
+}
+
+/* ---- closing ---------------------------------------------------------------------------------- */
+
+void clb_stream_close(clb_stream **handle)
+{
+    if (!handle || !*handle) {
+        return;
+    }
+    clb_stream *s = *handle;
+    clb_link *link = s->link;
+    *handle = NULL;
+    struct clbi_queue list = {0};
+    pthread_mutex_lock(&link->lock);
+    s->closing = true;
+    pthread_cond_broadcast(&s->cond);
+    bool own_thread = link->loop && link->state != CLB_LINK_DOWN && clbi_loop_on_thread(link->loop);
+    while (s->callers > 0 && !own_thread) {
+        if (clbi_link_wait(link, &s->cond, clbi_add_ns(clbi_now_ns(), 20 * CLBI_MS)) ==
+            CLB_ERR_STATE) {
+            break;
+        }
+    }
+    detach(link, s, &list);
+    pthread_mutex_unlock(&link->lock);
+    clbi_packets_drop(link, &list);
+    clbi_stream_unref(s);
+}
+
+/* ---- looking ---------------------------------------------------------------------------------- */
+
+void clb_stream_interrupt(clb_stream *s)
+{
+    if (s) {
+        pthread_mutex_lock(&s->link->lock);
+        s->interrupted = true;
+        pthread_cond_broadcast(&s->cond);
+        clbi_link_kick(s->link);
+        pthread_mutex_unlock(&s->link->lock);
+    }
+}
+
+int clb_stream_fd(clb_stream *s)
+{
+    if (!s) {
+        return CLB_ERR_INVAL;
+    }
+    pthread_mutex_lock(&s->link->lock);
+    if (s->fd < 0) {
+        s->fd = clbi_wakefd_open();
+        clbi_stream_update_fd(s);
+    }
+    int fd = s->fd >= 0 ? s->fd : CLB_ERR_IO;
+    pthread_mutex_unlock(&s->link->lock);
+    return fd;
+}
+
+const char *clb_stream_name(const clb_stream *s)
+{
+    return s ? s->name : NULL;
+}
+
+uint32_t clb_stream_id(const clb_stream *s)
+{
+    if (!s) {
+        return CLBI_ID_NONE;
+    }
+    clb_link *link = s->link;
+    pthread_mutex_lock(&link->lock);
+    uint32_t id = s->index >= 0 ? link->proto.stream[s->index].id : s->id;
+    pthread_mutex_unlock(&link->lock);
+    return id;
+}
+
+void clb_stream_get_stats(const clb_stream *s, clb_stream_stats *out, size_t size)
+{
+    clb_stream_stats stats = {0};
+    if (s) {
+        pthread_mutex_lock(&s->link->lock);
+        stats = s->stats;
+        stats.queued = s->queue.len + (s->moving ? 1u : 0u);
+        pthread_mutex_unlock(&s->link->lock);
+    }
+    clbi_output_copy(out, size, &stats, sizeof stats);
+}

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reading: the next packet, moved out of spill memory when that is where it lies. */
+#include <string.h>
+
+#include "link_priv.h"
+#include "log.h"
+
+/* An allocator may wait this long before we look for an end again. */
+#define SLICE_NS (20 * CLBI_MS)
+/* How long the descriptor stays silent after NOBUFS, so that a poller does not spin. */
+#define QUIET_NS (2 * CLBI_MS)
+
+/* lock held */
+static void deliver(clb_stream *s, clb_packet *p, clb_packet **out)
+{
+    p->info.dropped_before = p->info.seq - s->expect_seq;
+    s->expect_seq = p->info.seq + 1;
+    s->stats.held++;
+    clbi_stream_update_fd(s);
+    *out = p;
+}
+
+/* lock held, dropped in between. One question to the allocator for the packet that is moved. */
+static int try_move(clb_link *link, clb_stream *s, clb_packet *p, int64_t wait_ns)
+{
+    struct clb_allocator a = s->allocator;
+    struct clb_buf buf = {0};
+    struct clb_alloc_req req = {
+        .payload = p->wire_size,
+        .expect = s->image.fmt ? clb_image_bytes(&s->image) : 0,
+        .capacity = p->wire_size,
+        .align = s->align,
+        .stream_id = p->info.stream_id,
+        .stream_name = s->name,
+        .wait_ns = wait_ns,
+    };
+    pthread_mutex_unlock(&link->lock);
+    int err = a.alloc(a.opaque, &req, &buf);
+    bool good =
+        buf.data && buf.size >= req.capacity && ((uintptr_t)buf.data & (req.align - 1)) == 0;
+    if (err == CLB_OK && !good) {
+        clbi_log(&link->cfg.log, CLB_LOG_WARN,
+                 "the allocator gave an unusable block for %zu bytes; the packet is dropped",
+                 req.capacity);
+        if (buf.data || buf.context) {
+            a.free(a.opaque, &buf);
+        }
+        err = CLB_ERR_INVAL;
+    }
+    if (err == CLB_OK) {
+        if (a.ref) {
+            a.ref(a.opaque);
+            a.ref(a.opaque);
+        }
+        memcpy(buf.data, p->buf.data, p->wire_size);
+        clbi_packet_drop_buffer(p); /* the spill block */
+        p->allocator = a;
+        p->buf = buf;
+    }
+    pthread_mutex_lock(&link->lock);
+    if (err == CLB_OK) {
+        p->spill_pending = false;
+        s->stats.spill_bytes += p->wire_size;
+    }
+    return err;
+}
+
+/* lock held, dropped in between. CLB_OK = *out is set; AGAIN = dropped, look for the next one. */
+static int move_head(clb_link *link, clb_stream *s, int64_t deadline, clb_packet **out)
+{
+    bool caller_driven = link->loop && clbi_loop_caller_driven(link->loop);
+    clb_packet *p = clbi_queue_pop(&s->queue);
+    s->moving = true;
+    int err;
+    for (;;) {
+        bool last = clbi_link_end(link) != CLBI_END_NONE || s->closing || s->interrupted;
+        int64_t now = clbi_now_ns();
+        int64_t wait = last || deadline <= now ? 0 : deadline - now;
+        wait = wait < SLICE_NS ? wait : SLICE_NS;
+        err = try_move(link, s, p, wait);
+        if (err != CLB_ERR_NOBUFS || wait == 0) {
+            break;
+        }
+        if (caller_driven && link->loop && link->state != CLB_LINK_DOWN) {
+            clbi_link_wait(link, &s->cond, 0);
+        }
+    }
+    s->moving = false;
+    pthread_cond_broadcast(&s->cond);
+    if (err == CLB_OK) {
+        deliver(s, p, out);
+    } else if (err == CLB_ERR_NOBUFS) {
+        clbi_queue_push_front(&s->queue, p);
+        if (s->interrupted) {
+            s->interrupted = false;
+            return CLB_ERR_CANCELED;
+        }
+        s->stats.full_events++;
+        s->quiet_until = clbi_add_ns(clbi_now_ns(), QUIET_NS);
+        clbi_stream_update_fd(s);
+        clbi_link_kick(link); /* the loop ends the silence */
+        if (link->state == CLB_LINK_DOWN) {
+            s->quiet_until = 0; /* there is no loop any more */
+            clbi_stream_update_fd(s);
+        }
+    } else {
+        struct clbi_queue list = {0};
+        s->stats.alloc_failed++;
+        clbi_queue_push(&list, p);
+        pthread_mutex_unlock(&link->lock);
+        clbi_packets_drop(link, &list);
+        pthread_mutex_lock(&link->lock);
+        clbi_stream_update_fd(s);
+        err = CLB_ERR_AGAIN;
+    }
+    return err;
+}
+
+int clb_stream_read(clb_stream *s, clb_packet **out, int64_t timeout_ns)
+{
+    if (!out) {
+        return CLB_ERR_INVAL;
+    }
+    *out = NULL;
+    if (!s) {
+        return CLB_ERR_INVAL;
+    }
+    clb_link *link = s->link;
+    const int64_t deadline = clbi_deadline(timeout_ns);
+    int err = CLB_OK;
+    pthread_mutex_lock(&link->lock);
+    s->callers++;
+    for (;;) {
+        if (s->closing) {
+            err = CLB_ERR_CLOSED;
+            break;
+        }
+        if (s->interrupted) {
+            s->interrupted = false;
+            err = CLB_ERR_CANCELED;
+            break;
+        }
+        if (!s->moving && s->queue.head) {
+            if (!s->queue.head->spill_pending) {
+                deliver(s, clbi_queue_pop(&s->queue), out);
+                err = CLB_OK;
+                break;
+            }
+            err = move_head(link, s, deadline, out);
+            if (err == CLB_ERR_AGAIN) {
+                err = CLB_OK;
+                continue;
+            }
+            break;
+        }
+        if (!s->moving) {
+            enum clbi_end end = clbi_link_end(link);
+            if (end != CLBI_END_NONE || s->peer_closed) {
+                err = end == CLBI_END_NONE ? CLB_ERR_CLOSED : clbi_end_error(end);
+                break;
+            }
+        }
+        if (err < 0) { /* of the last wait; what it brought has been looked at */
+            err = err == CLB_ERR_TIMEOUT && timeout_ns == 0 ? CLB_ERR_AGAIN : err;
+            break;
+        }
+        if (timeout_ns == 0 && (!link->loop || !clbi_loop_caller_driven(link->loop))) {
+            err = CLB_ERR_AGAIN;
+            break;
+        }
+        err = clbi_link_wait(link, &s->cond, deadline);
+    }
+    if (--s->callers == 0) {
+        pthread_cond_broadcast(&s->cond);
+    }
+    pthread_mutex_unlock(&link->lock);
+    return err;
+}
