@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Link set-up of `send` and `recv`.
+ */
+#include "endpoint.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "signals.h"
+
+#define SLICE_NS 50000000 /* how often a wait that nobody can wake looks for a stop */
+
+static const char *transport_name(enum clb_transport transport)
+{
+    switch (transport) {
+    case CLB_TRANSPORT_TCP: return "tcp";
+    case CLB_TRANSPORT_USB: return "usb";
+    case CLB_TRANSPORT_LOCAL: return "local";
+    case CLB_TRANSPORT_ANY: break;
+    }
+    return NULL;
+}
+
+static void print_listening(struct report *r, const char *uri)
+{
+    const char *colon = strrchr(uri, ':');
+    char *end = NULL;
+    unsigned long port = colon ? strtoul(colon + 1, &end, 10) : 0;
+
+    /* For people and scripts without --json the first line is the URI alone. */
+    json_begin(&r->out, r->out.text ? uri : "listening");
+    if (!r->out.text) {
+        json_str(&r->out, "uri", uri);
+        if (end && !*end && port)
+            json_uint(&r->out, "port", port);
+        else
+            json_null(&r->out, "port");
+        json_int(&r->out, "pid", getpid());
+    }
+    report_event(r);
+}
+
+static void print_connected(struct endpoint *e, struct report *r)
+{
+    clb_link_info info;
+
+    clb_link_get_info(e->link, &info, sizeof info);
+    json_begin(&r->out, "connected");
+    json_str(&r->out, "peer", info.peer);
+    json_str(&r->out, "transport", transport_name(info.transport));
+    json_str(&r->out, "role", info.role == CLB_ROLE_HOST ? "host" : "device");
+    report_event(r);
+}
+
+static enum endpoint_result accept_one(struct endpoint *e, struct report *r, clb_listener *listener)
+{
+    int rc;
+
+    for (;;) {
+        if (signals_stop())
+            return ENDPOINT_STOPPED;
+        rc = clb_listener_accept(listener, &e->link, SLICE_NS);
+        if (rc == CLB_OK)
+            return ENDPOINT_UP;
+        if (rc != CLB_ERR_TIMEOUT && rc != CLB_ERR_AGAIN) {
+            report_status(r, rc, NULL, e->uri);
+            return ENDPOINT_FAILED;
+        }
+    }
+}
+
+static enum endpoint_result listen_for_one(struct endpoint *e, struct report *r,
+                                           const clb_link_params *link)
+{
+    clb_listener *listener = NULL;
+    enum endpoint_result result;
+    int rc;
+
+    rc = clb_listener_open(&listener, clb_listener_params(.uri = e->uri, .link = *link));
+    if (rc < 0) {
+        report_status(r, rc, link->status, e->uri);
+        return ENDPOINT_FAILED;
+    }
+    print_listening(r, clb_listener_uri(listener));
+    result = accept_one(e, r, listener);
+    /* One link is all: whoever comes later is refused at once, and sees it. */
+    clb_listener_close(&listener);
+    return result;
+}
+
+static enum endpoint_result connect_to(struct endpoint *e, struct report *r, clb_link_params *link)
+{
+    int rc;
+
+    link->uri = e->uri;
+    link->connect_timeout_ns = e->timeout_ns;
+    signals_leave_at_once(true);
+    rc = clb_link_open(&e->link, link);
+    signals_leave_at_once(false);
+    if (rc == CLB_OK)
+        return ENDPOINT_UP;
+    report_status(r, rc, link->status, e->uri);
+    return ENDPOINT_FAILED;
+}
+
+enum endpoint_result endpoint_open(struct endpoint *e, struct report *r)
+{
+    struct clb_status status = {0};
+    clb_link_params link = {.struct_size = sizeof link, .status = &status};
+    enum endpoint_result result;
+    int rc;
+
+    rc = clb_loop_create(&e->loop,
+                         clb_loop_params(.on_thread_start = stats_on_thread_start, .priv = &e->io));
+    if (rc < 0) {
+        report_status(r, rc, NULL, "I/O thread");
+        return ENDPOINT_FAILED;
+    }
+    link.loop = e->loop;
+    link.log = report_log(e->verbose);
+    link.idle_timeout_ns = e->idle_timeout_ns;
+    result = e->listen ? listen_for_one(e, r, &link) : connect_to(e, r, &link);
+    if (result != ENDPOINT_UP)
+        return result;
+    signals_watch_link(e->link);
+    print_connected(e, r);
+    return ENDPOINT_UP;
+}
+
+void endpoint_close(struct endpoint *e)
+{
+    signals_watch_link(NULL);
+    clb_link_close(&e->link);
+    clb_loop_destroy(&e->loop);
+}
+
+int endpoint_fail(struct endpoint *e, struct report *r, int err)
+{
+    struct clb_status why = {0};
+
+    clb_link_get_state(e->link, &why);
+    return report_status(r, err, &why, e->uri);
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The one link of `send` and `recv`: connect, or listen and take the first peer. */
+#ifndef TOOLS_ENDPOINT_H
+#define TOOLS_ENDPOINT_H
+
+#include <stdbool.h>
+
+#include <clbridge/link.h>
+
+#include "report.h"
+#include "stats.h"
+
+struct endpoint {
+    const char *uri;
+    bool listen;             /* device role */
+    int64_t timeout_ns;      /* until a link that we open is up */
+    int64_t idle_timeout_ns; /* 0 = the library's */
+    bool verbose;
+    struct io_thread io;
+    clb_loop *loop;
+    clb_link *link;
+};
+
+enum endpoint_result { ENDPOINT_UP, ENDPOINT_FAILED, ENDPOINT_STOPPED };
+
+/* Prints `listening` and `connected`. A failure was reported. */
+enum endpoint_result endpoint_open(struct endpoint *e, struct report *r);
+
+/* Takes leave of the peer within 2 s. */
+void endpoint_close(struct endpoint *e);
+
+/* Why the link ended, for a call that answered err. */
+int endpoint_fail(struct endpoint *e, struct report *r, int err);
+
+#endif

@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * clbridge recv: options and their checks.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "args.h"
+#include "commands.h"
+#include "recv_run.h"
+
+#define OPT(field) offsetof(struct recv_options, field)
+#define NS_PER_MS 1000000
+
+static const struct arg_opt opts[] = {
+    {"listen", ARG_STR, OPT(listen), "URI", "wait for one peer there (device role)", NULL, 0, 0},
+    {"stream", ARG_STR, OPT(stream), "NAME", "stream to receive (the first announced)", NULL, 0, 0},
+    {"format", ARG_CHOICE, OPT(format), NULL, "of the pixels that the peer sends (unknown)",
+     RECV_FORMATS, 0, 0},
+    {"size", ARG_SIZE, OPT(size), "WxH", "of its pictures (unknown)", NULL, 0, 0},
+    {"pitch", ARG_U64, OPT(pitch), "N", "bytes from row to row (packed)", NULL, 1, 1u << 20},
+    {"pitch-align", ARG_U64, OPT(pitch_align), "N", "not in this version", NULL, 1, 1u << 20},
+    {"trailer", ARG_CHOICE, OPT(trailer), NULL, "metadata behind the pixels (none)",
+     "none|auto|depthai", 0, 0},
+    {"count", ARG_U64, OPT(count), "N", "frames to receive (until the peer ends)", NULL, 0, 0},
+    {"device", ARG_STR, OPT(device), "SUBSTRING",
+     "OpenCL device, by part of its or its platform's name", NULL, 0, 0},
+    {"memory", ARG_CHOICE, OPT(memory), NULL, "where frames are put (auto = alloc-host)",
+     RECV_MEMORIES, 0, 0},
+    {"slots", ARG_U64, OPT(slots), "N", "buffers (as many as fit the window, and 4)", NULL, 1,
+     1024},
+    {"queue", ARG_U64, OPT(queue), "N", "unread frames kept by the drop policies (4)", NULL, 1, 64},
+    {"on-full", ARG_CHOICE, OPT(on_full), NULL, "when frames come too fast (block)",
+     "block|drop-oldest|drop-newest", 0, 0},
+    {"preprocess", ARG_STR, OPT(preprocess), "WxH[,...]",
+     "the kernel's output (RGB u8 of the size of the frames)", NULL, 0, 0},
+    {"verify", ARG_CHOICE, OPT(verify), NULL, "compare with the pattern of `send` (auto)",
+     "auto|bars|counter|noise|off", 0, 0},
+    {"seed", ARG_U64, OPT(seed), "N", "of noise (1)", NULL, 0, 0},
+    {"crc", ARG_FLAG, OPT(crc), NULL, "tell the CRC-32 of every frame", NULL, 0, 0},
+    {"frames", ARG_FLAG, OPT(frames), NULL, "tell every frame", NULL, 0, 0},
+    {"out", ARG_STR, OPT(out), "DIR", "folder for --save; made if missing", NULL, 0, 0},
+    {"save", ARG_CHOICE, OPT(save), NULL,
+     "write frames as files (y4m and npy: not in this version)", "png|y4m|raw|npy", 0, 0},
+    {"every", ARG_U64, OPT(every), "N", "save every Nth frame (1)", NULL, 1, 0},
+    {"timeout", ARG_MS, OPT(timeout_ns), "MS",
+     "until the link is up, and until the stream is announced (5000)", NULL, 1, 86400000},
+    {"idle-timeout", ARG_MS, OPT(idle_timeout_ns), "MS",
+     "a peer without any sign of life is lost after this (10000)", NULL, 1, 86400000},
+    {"json", ARG_FLAG, OPT(json), NULL, "one JSON object per line on standard output", NULL, 0, 0},
+    {"verbose", ARG_FLAG, OPT(verbose), NULL, "messages of the library on standard error", NULL, 0,
+     0},
+};
+
+static const struct arg_spec spec = {
+    .command = "recv",
+    .synopsis = "recv (URI | --listen URI) [OPTIONS]",
+    .about = "Receives frames into mapped OpenCL memory, runs a kernel on each, verifies what the\n"
+             "device sees and saves pictures. URI is tcp://host[:port].",
+    .opts = opts,
+    .num_opts = sizeof opts / sizeof opts[0],
+    .positional = "URI",
+    .positional_offset = OPT(uri),
+    .notes =
+        "The kernel, --verify bars and --save png need --format and --size.\n"
+        "--memory: auto, alloc-host and host are in this version. --preprocess takes\n"
+        "WxH[,letterbox|stretch|cover][,f32|f16|u8][,nchw|nhwc][,rgb|bgr]; this version has the\n"
+        "size of the frames, u8, nhwc, rgb and bgr. Not in this version: --trailer other than\n"
+        "none, --pitch-align, --save y4m and npy.",
+};
+
+/* ---- --preprocess ---------------------------------------------------------------------------- */
+
+/* The numbers are those of the enums of preprocess.h. */
+static const struct {
+    const char *word;
+    size_t offset;
+    int value;
+} recipe_words[] = {
+    {"stretch", offsetof(struct recv_recipe, fit), 0},
+    {"letterbox", offsetof(struct recv_recipe, fit), 1},
+    {"cover", offsetof(struct recv_recipe, fit), 2},
+    {"u8", offsetof(struct recv_recipe, type), 0},
+    {"f16", offsetof(struct recv_recipe, type), 1},
+    {"f32", offsetof(struct recv_recipe, type), 2},
+    {"nhwc", offsetof(struct recv_recipe, layout), 0},
+    {"nchw", offsetof(struct recv_recipe, layout), 1},
+    {"rgb", offsetof(struct recv_recipe, order), 0},
+    {"bgr", offsetof(struct recv_recipe, order), 1},
+};
+
+static int recipe_word(const char *word, struct recv_recipe *recipe)
+{
+    for (size_t i = 0; i < sizeof recipe_words / sizeof recipe_words[0]; i++)
+        if (!strcmp(word, recipe_words[i].word)) {
+            *(int *)(void *)((char *)recipe + recipe_words[i].offset) = recipe_words[i].value;
+            return 0;
+        }
+    return -1;
+}
+
+static int parse_recipe(const char *text, struct recv_recipe *recipe)
+{
+    char copy[96], *rest = copy, *word;
+
+    if (strlen(text) >= sizeof copy)
+        return -1;
+    strcpy(copy, text);
+    word = strsep(&rest, ",");
+    if (args_parse_size(word, &recipe->size))
+        return -1;
+    while ((word = strsep(&rest, ",")))
+        if (recipe_word(word, recipe))
+            return -1;
+    recipe->given = true;
+    return 0;
+}
+
+/* ---- checks ---------------------------------------------------------------------------------- */
+
+/* All of --format and --size, or nothing: then the layout is unknown. */
+static int check_layout(struct recv_run *r)
+{
+    const struct recv_options *o = &r->opt;
+    char format[16];
+    int rc;
+
+    if ((o->format >= 0) != (o->size.width > 0))
+        return args_usage("recv", stderr, "--format and --size belong together");
+    if (o->format < 0)
+        return o->pitch ? args_usage("recv", stderr, "--pitch needs --format and --size") : 0;
+    args_choice(RECV_FORMATS, o->format, format, sizeof format);
+    rc = pattern_layout(&r->setup.image, clb_pixfmt_from_name(format), o->size.width,
+                        o->size.height, (size_t)o->pitch);
+    if (rc == CLB_ERR_INVAL)
+        return args_usage("recv", stderr, "--pitch %llu is less than a row of %s at width %u",
+                          (unsigned long long)o->pitch, format, o->size.width);
+    if (rc < 0)
+        return args_usage("recv", stderr, "--format %s --size %ux%u: %s", format, o->size.width,
+                          o->size.height, clb_error_str(rc));
+    r->setup.has_image = true;
+    return 0;
+}
+
+static int check_save(const struct recv_run *r)
+{
+    const struct recv_options *o = &r->opt;
+
+    if (o->out && o->save < 0)
+        return args_usage("recv", stderr, "--out needs --save");
+    if (o->every && o->save < 0)
+        return args_usage("recv", stderr, "--every needs --save");
+    if (o->save < 0)
+        return 0;
+    if (!o->out)
+        return args_usage("recv", stderr, "--save needs --out");
+    if (o->save + 1 != SAVE_RAW && !r->setup.has_image)
+        return args_usage("recv", stderr, "--save of pictures needs --format and --size");
+    return 0;
+}
+
+static int check_options(struct recv_run *r)
+{
+    const struct recv_options *o = &r->opt;
+
+    if (!o->uri == !o->listen)
+        return args_usage("recv", stderr, "give one of URI and --listen URI");
+    if (o->stream && strlen(o->stream) > 51)
+        return args_usage("recv", stderr, "--stream wants at most 51 bytes, got %zu",
+                          strlen(o->stream));
+    if (check_layout(r) || check_save(r))
+        return EXIT_USAGE;
+    if (o->verify == VERIFY_BARS && !r->setup.has_image)
+        return args_usage("recv", stderr, "--verify bars needs --format and --size");
+    if (o->memory == MEMORY_HOST && o->device)
+        return args_usage("recv", stderr, "--device makes no sense with --memory host");
+    if (!o->preprocess)
+        return 0;
+    if (parse_recipe(o->preprocess, &r->setup.recipe))
+        return args_usage(
+            "recv", stderr,
+            "--preprocess wants "
+            "WxH[,letterbox|stretch|cover][,f32|f16|u8][,nchw|nhwc][,rgb|bgr], got '%.80s'",
+            o->preprocess);
+    if (!r->setup.has_image)
+        return args_usage("recv", stderr, "--preprocess needs --format and --size");
+    if (o->memory == MEMORY_HOST)
+        return args_usage("recv", stderr, "--preprocess makes no sense with --memory host");
+    return 0;
+}
+
+/* What the options promise for a later version. */
+static int check_version(struct recv_run *r, const char *memory)
+{
+    const struct recv_options *o = &r->opt;
+
+    if (o->memory > MEMORY_ALLOC_HOST)
+        return report_fail(&r->report, CLB_ERR_NOSYS, "--memory",
+                           "%s is not supported in this version; use auto, alloc-host or host",
+                           memory);
+    if (o->trailer)
+        return report_fail(&r->report, CLB_ERR_NOSYS, "--trailer",
+                           "auto and depthai are not supported in this version; use none");
+    if (o->pitch_align)
+        return report_fail(&r->report, CLB_ERR_NOSYS, "--pitch-align",
+                           "not supported in this version; leave it out");
+    if (o->save + 1 == SAVE_Y4M || o->save + 1 == SAVE_NPY)
+        return report_fail(&r->report, CLB_ERR_NOSYS, "--save",
+                           "y4m and npy are not supported in this version; use png or raw");
+    return 0;
+}
+
+static void set_up(struct recv_run *r, const char *memory)
+{
+    const struct recv_options *o = &r->opt;
+
+    r->setup.requested = memory;
+    r->setup.select = o->device;
+    r->setup.verbose = o->verbose;
+    r->setup.report = &r->report;
+    r->ops = o->memory == MEMORY_HOST ? &recv_host_ops : &recv_cl_ops;
+    r->out.save = (enum recv_save)(o->save + 1);
+    r->out.dir = o->out;
+    r->out.every = o->every ? o->every : 1;
+    r->endpoint.uri = o->listen ? o->listen : o->uri;
+    r->endpoint.listen = o->listen != NULL;
+    r->endpoint.timeout_ns = o->timeout_ns;
+    r->endpoint.idle_timeout_ns = o->idle_timeout_ns;
+    r->endpoint.verbose = o->verbose;
+    verify_init(&r->verify, (enum verify_mode)o->verify,
+                r->setup.has_image ? &r->setup.image : NULL, o->seed);
+}
+
+int command_recv(int argc, char **argv)
+{
+    static struct recv_run r; /* large: the histogram of latencies */
+    char memory[16];
+    int rc;
+
+    r.opt.format = r.opt.save = -1;
+    r.opt.seed = 1;
+    r.opt.timeout_ns = INT64_C(5000) * NS_PER_MS;
+    switch (args_parse(&spec, argc, argv, &r.opt, stdout, stderr)) {
+    case ARG_HELP: return EXIT_OK;
+    case ARG_BAD: return EXIT_USAGE;
+    case ARG_OK: break;
+    }
+    if (check_options(&r))
+        return EXIT_USAGE;
+    report_init(&r.report, "recv", r.opt.json);
+    args_choice(RECV_MEMORIES, r.opt.memory, memory, sizeof memory);
+    set_up(&r, memory);
+    rc = check_version(&r, memory);
+    if (!rc)
+        rc = recv_run(&r);
+    r.ops->close(r.backend);
+    verify_free(&r.verify);
+    report_end(&r.report);
+    return rc;
+}

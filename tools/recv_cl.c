@@ -1,0 +1,450 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * recv on an OpenCL device. For each frame: unmap (clb_cl_frame_from_packet), the preprocess kernel
+ * when the layout is known, and read-backs of what is to be looked at: always of the device's view,
+ * on the result path, counted in result_bytes. The frame is kept until all of it has ended.
+ */
+#include "recv.h"
+
+#include <clbridge/config.h>
+
+#if CLB_HAVE_CL
+
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <clbridge/cl.h>
+#include <clbridge/preprocess.h>
+
+#include "stats.h"
+
+#define MAX_PENDING 16
+#define HOME_WAIT_NS INT64_C(1000000000)
+#define STAMP_WAIT_NS 2000000 /* a callback may run after the wait for its event returned */
+#define PAGE 4096
+
+/* When a kernel ended. Shared by the callback and the waiting thread; the last one frees it. */
+struct stamp {
+    _Atomic int users;
+    _Atomic int64_t ns;
+};
+
+struct slot {
+    clb_packet_info info;
+    clb_cl_frame *frame;
+    cl_event done, pixels_read, rgb_read;
+    struct stamp *stamp; /* of done; NULL = none */
+    uint8_t *pixels;     /* room for a frame */
+    size_t pixels_size;
+    uint8_t *rgb;
+    cl_mem tensor;
+};
+
+struct recv_backend {
+    const struct recv_setup *setup;
+    clb_cl_device *dev;
+    clb_cl_device_info info;
+    clb_cl_pool *pool;
+    clb_preprocess *preprocess; /* NULL = layout unknown */
+    clb_preprocess_geometry geometry;
+    struct slot slot[MAX_PENDING];
+    uint32_t keep, first, count; /* slots [first, first + count) modulo keep are with the device */
+    uint64_t result_bytes;
+};
+
+static int fail_cl(struct recv_backend *b, const char *where, cl_int code)
+{
+    struct clb_status status = {.err = CLB_ERR_CL, .domain = CLB_DOMAIN_OPENCL, .native = code};
+
+    snprintf(status.text, sizeof status.text, "OpenCL error %d on %s; see `clbridge devices`", code,
+             b->info.name);
+    return report_status(b->setup->report, CLB_ERR_CL, &status, where);
+}
+
+static int fail_clb(struct recv_backend *b, const char *where, int err, const char *hint)
+{
+    return report_fail(b->setup->report, err, where, "%s on %s%s", clb_error_str(err), b->info.name,
+                       hint);
+}
+
+static int make_preprocess(struct recv_backend *b)
+{
+    const struct recv_recipe *recipe = &b->setup->recipe;
+    clb_preprocess_params params = {.struct_size = sizeof params, .src = &b->setup->image};
+    int rc;
+
+    if (recipe->given) {
+        params.width = recipe->size.width;
+        params.height = recipe->size.height;
+        params.fit = (enum clb_preprocess_fit)recipe->fit;
+        params.type = (enum clb_preprocess_type)recipe->type;
+        params.layout = (enum clb_preprocess_layout)recipe->layout;
+        params.order = (enum clb_preprocess_order)recipe->order;
+    }
+    rc = clb_preprocess_create(&b->preprocess, b->dev, &params);
+    if (rc == CLB_OK)
+        rc = clb_preprocess_get_geometry(b->preprocess, NULL, &b->geometry, sizeof b->geometry);
+    if (rc == CLB_ERR_NOSYS)
+        return report_fail(
+            b->setup->report, rc, "--preprocess",
+            "not supported in this version; give the size of the frames, u8 and nhwc");
+    return rc < 0 ? fail_clb(b, "preprocess", rc, "") : 0;
+}
+
+static int cl_open(struct recv_backend **out, const struct recv_setup *setup)
+{
+    struct clb_status status = {0};
+    struct recv_backend *b = calloc(1, sizeof *b);
+    int rc;
+
+    if (!b)
+        return report_fail(setup->report, CLB_ERR_NOMEM, "device", "out of memory");
+    *out = b;
+    b->setup = setup;
+    rc = clb_cl_device_create(&b->dev,
+                              clb_cl_device_params(.select = setup->select, .status = &status,
+                                                   .log = report_log(setup->verbose)));
+    if (rc < 0)
+        return report_status(setup->report, rc, &status, setup->select ? setup->select : "device");
+    clb_cl_device_get_info(b->dev, &b->info, sizeof b->info);
+    return setup->has_image ? make_preprocess(b) : 0;
+}
+
+static int make_tensors(struct recv_backend *b)
+{
+    for (uint32_t i = 0; i < b->keep; i++) {
+        cl_int code;
+
+        b->slot[i].tensor = clCreateBuffer(clb_cl_device_context(b->dev), CL_MEM_READ_WRITE,
+                                           b->geometry.bytes, NULL, &code);
+        if (!b->slot[i].tensor)
+            return fail_cl(b, "result buffer", code);
+    }
+    return 0;
+}
+
+static int cl_make_pool(struct recv_backend *b, size_t slot_bytes, uint32_t slots, uint32_t keep,
+                        struct clb_allocator *out)
+{
+    struct clb_status status = {0};
+    int rc;
+
+    b->keep = keep < MAX_PENDING ? keep : MAX_PENDING;
+    if (b->preprocess && make_tensors(b))
+        return EXIT_FAILED;
+    rc = clb_cl_pool_create(&b->pool, b->dev,
+                            clb_cl_pool_params(.buf_size = slot_bytes, .count = slots,
+                                               .mem = CLB_CL_MEM_ALLOC_HOST, .status = &status));
+    if (rc < 0)
+        return report_status(b->setup->report, rc, &status, b->info.name);
+    *out = clb_cl_pool_allocator(b->pool);
+    return 0;
+}
+
+static void cl_describe(struct recv_backend *b, struct json *j)
+{
+    clb_cl_pool_stats stats;
+
+    clb_cl_pool_get_stats(b->pool, &stats, sizeof stats);
+    json_str(j, "reason", stats.reason);
+    json_str(j, "platform", b->info.platform);
+    json_str(j, "device", b->info.name);
+    json_str(j, "driver_version", b->info.driver_version);
+}
+
+static bool cl_has_room(struct recv_backend *b)
+{
+    return b->count < b->keep;
+}
+
+static uint32_t cl_pending(struct recv_backend *b)
+{
+    return b->count;
+}
+
+static void stamp_drop(struct stamp *stamp)
+{
+    if (stamp && atomic_fetch_sub(&stamp->users, 1) == 1)
+        free(stamp);
+}
+
+static void CL_CALLBACK on_done(cl_event event, cl_int status, void *priv)
+{
+    struct stamp *stamp = priv;
+
+    (void)event;
+    (void)status;
+    atomic_store(&stamp->ns, stats_now_ns());
+    stamp_drop(stamp);
+}
+
+static void stamp_event(struct slot *s)
+{
+    s->stamp = calloc(1, sizeof *s->stamp);
+    if (!s->stamp)
+        return;
+    atomic_init(&s->stamp->users, 2);
+    if (clSetEventCallback(s->done, CL_COMPLETE, on_done, s->stamp) != CL_SUCCESS) {
+        free(s->stamp);
+        s->stamp = NULL;
+    }
+}
+
+static int64_t read_stamp(struct stamp *stamp)
+{
+    int64_t deadline = stats_now_ns() + STAMP_WAIT_NS, ns;
+
+    if (!stamp)
+        return stats_now_ns();
+    while (!(ns = atomic_load(&stamp->ns)) && stats_now_ns() < deadline)
+        sched_yield();
+    return ns ? ns : stats_now_ns();
+}
+
+/* Pages that are there before the first read-back, so that it measures nothing but itself. */
+static int grow_pixels(struct slot *s, size_t size)
+{
+    size_t rounded = (size + PAGE - 1) / PAGE * PAGE;
+
+    if (s->pixels_size >= size)
+        return 0;
+    free(s->pixels);
+    s->pixels = aligned_alloc(PAGE, rounded);
+    s->pixels_size = s->pixels ? rounded : 0;
+    if (!s->pixels)
+        return -1;
+    memset(s->pixels, 0, rounded);
+    return 0;
+}
+
+static int read_pixels(struct recv_backend *b, struct slot *s)
+{
+    cl_event ready = clb_cl_frame_ready(s->frame);
+    cl_int code;
+    int rc;
+
+    if (grow_pixels(s, s->info.size))
+        return fail_clb(b, "read-back", CLB_ERR_NOMEM, "");
+    code = clEnqueueReadBuffer(clb_cl_device_queue(b->dev), clb_cl_frame_mem(s->frame), CL_FALSE, 0,
+                               s->info.size, s->pixels, 1, &ready, &s->pixels_read);
+    if (code != CL_SUCCESS)
+        return fail_cl(b, "read-back of a frame", code);
+    b->result_bytes += s->info.size;
+    rc = clb_cl_frame_used(s->frame, 1, &s->pixels_read);
+    return rc < 0 ? fail_clb(b, "read-back of a frame", rc, "") : 0;
+}
+
+static int run_kernel(struct recv_backend *b, struct slot *s)
+{
+    int rc = clb_preprocess_run(b->preprocess, clb_cl_device_queue(b->dev), s->frame, s->tensor, 0,
+                                &s->done);
+
+    if (rc < 0) {
+        s->done = NULL;
+        return fail_clb(b, "preprocess", rc, "; do --format and --size tell what the peer sends?");
+    }
+    stamp_event(s);
+    return 0;
+}
+
+static int read_rgb(struct recv_backend *b, struct slot *s)
+{
+    cl_int code;
+
+    if (!s->rgb)
+        s->rgb = malloc(b->geometry.bytes);
+    if (!s->rgb)
+        return fail_clb(b, "picture", CLB_ERR_NOMEM, "");
+    code = clEnqueueReadBuffer(clb_cl_device_queue(b->dev), s->tensor, CL_FALSE, 0,
+                               b->geometry.bytes, s->rgb, 1, &s->done, &s->rgb_read);
+    if (code != CL_SUCCESS)
+        return fail_cl(b, "read-back of a picture", code);
+    b->result_bytes += b->geometry.bytes;
+    return 0;
+}
+
+/* A slot that was released comes back a moment after its commands ended. Without waiting for that, the
+ * number beyond release could grow past `keep`. */
+static void wait_for_homecoming(struct recv_backend *b)
+{
+    clb_cl_pool_stats stats;
+
+    clb_cl_pool_get_stats(b->pool, &stats, sizeof stats);
+    if (stats.device + stats.retired + stats.remapping >= b->keep)
+        (void)clb_cl_device_drain(b->dev, HOME_WAIT_NS);
+}
+
+static int cl_submit(struct recv_backend *b, clb_packet **packet, bool want_pixels, bool want_rgb)
+{
+    struct slot *s = &b->slot[(b->first + b->count) % b->keep];
+    bool whole;
+    int rc;
+
+    wait_for_homecoming(b);
+    rc = clb_cl_frame_from_packet(&s->frame, packet);
+    if (rc < 0)
+        return fail_clb(b, "unmap", rc, "");
+    b->count++;
+    clb_cl_frame_get_info(s->frame, &s->info, sizeof s->info);
+    whole = b->preprocess && s->info.size >= clb_image_bytes(&b->setup->image);
+    if (whole && run_kernel(b, s))
+        return EXIT_FAILED;
+    if (want_pixels && s->info.size && read_pixels(b, s))
+        return EXIT_FAILED;
+    if (want_rgb && whole && read_rgb(b, s))
+        return EXIT_FAILED;
+    clFlush(clb_cl_device_queue(b->dev));
+    return 0;
+}
+
+static bool event_ended(cl_event event)
+{
+    cl_int status = CL_COMPLETE;
+
+    if (!event || clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status, &status,
+                                 NULL) != CL_SUCCESS)
+        return true;
+    return status <= CL_COMPLETE;
+}
+
+static bool cl_oldest_done(struct recv_backend *b)
+{
+    struct slot *s = &b->slot[b->first];
+
+    return b->count && event_ended(clb_cl_frame_ready(s->frame)) && event_ended(s->done) &&
+           event_ended(s->pixels_read) && event_ended(s->rgb_read);
+}
+
+static cl_int wait_and_release(cl_event *event)
+{
+    cl_int code = CL_SUCCESS;
+
+    if (*event) {
+        code = clWaitForEvents(1, event);
+        clReleaseEvent(*event);
+        *event = NULL;
+    }
+    return code;
+}
+
+static void swap_red_and_blue(uint8_t *pixel, size_t bytes)
+{
+    for (; bytes >= 3; bytes -= 3, pixel += 3) {
+        uint8_t first = pixel[0];
+
+        pixel[0] = pixel[2];
+        pixel[2] = first;
+    }
+}
+
+static int cl_collect(struct recv_backend *b, struct recv_frame *out)
+{
+    struct slot *s = &b->slot[b->first];
+    bool kernel = s->done != NULL, pixels = s->pixels_read != NULL, rgb = s->rgb_read != NULL;
+    cl_event ready = clb_cl_frame_ready(s->frame);
+    cl_int code = CL_SUCCESS, one;
+
+    if (!kernel && !pixels)
+        code = clWaitForEvents(1, &ready);
+    if ((one = wait_and_release(&s->done)) != CL_SUCCESS)
+        code = one;
+    memset(out, 0, sizeof *out);
+    out->info = s->info;
+    if (kernel)
+        out->done_ns = read_stamp(s->stamp);
+    if ((one = wait_and_release(&s->pixels_read)) != CL_SUCCESS)
+        code = one;
+    if ((one = wait_and_release(&s->rgb_read)) != CL_SUCCESS)
+        code = one;
+    stamp_drop(s->stamp);
+    s->stamp = NULL;
+    clb_cl_frame_unref(&s->frame);
+    b->first = (b->first + 1) % b->keep;
+    b->count--;
+    if (code != CL_SUCCESS)
+        return fail_cl(b, "commands of a frame", code);
+    out->pixels = pixels ? s->pixels : NULL;
+    if (rgb && b->setup->recipe.order == CLB_ORDER_BGR)
+        swap_red_and_blue(s->rgb, b->geometry.bytes);
+    out->rgb = rgb ? s->rgb : NULL;
+    return 0;
+}
+
+static void cl_get_counters(struct recv_backend *b, struct recv_counters *out)
+{
+    clb_cl_pool_stats stats;
+
+    memset(out, 0, sizeof *out);
+    clb_cl_pool_get_stats(b->pool, &stats, sizeof stats);
+    out->cl_copied_bytes = stats.cl_copied_bytes;
+    out->result_bytes = b->result_bytes;
+    out->hits = stats.allocs;
+    out->misses = stats.alloc_misses;
+    out->poisoned = stats.poisoned;
+    out->created = stats.created;
+    out->heap_allocs = stats.heap_allocs;
+    out->slots = stats.slots;
+    out->slot_bytes = stats.slot_bytes;
+    out->path = clb_cl_mem_name(stats.mem);
+    out->device = b->info.name;
+}
+
+static void cl_close(struct recv_backend *b)
+{
+    struct recv_frame frame;
+
+    if (!b)
+        return;
+    while (b->count)
+        (void)cl_collect(b, &frame);
+    for (uint32_t i = 0; i < MAX_PENDING; i++) {
+        if (b->slot[i].tensor)
+            clReleaseMemObject(b->slot[i].tensor);
+        free(b->slot[i].pixels);
+        free(b->slot[i].rgb);
+    }
+    clb_preprocess_destroy(&b->preprocess);
+    clb_cl_pool_destroy(&b->pool);
+    clb_cl_device_destroy(&b->dev);
+    free(b);
+}
+
+#else /* no OpenCL in this build */
+
+static int cl_open(struct recv_backend **out, const struct recv_setup *setup)
+{
+    *out = NULL;
+    return report_fail(setup->report, CLB_ERR_NOSYS, "--memory",
+                       "this build has no OpenCL; use --memory host");
+}
+
+static void cl_close(struct recv_backend *b)
+{
+    (void)b;
+}
+
+#define cl_make_pool NULL
+#define cl_describe NULL
+#define cl_submit NULL
+#define cl_has_room NULL
+#define cl_pending NULL
+#define cl_oldest_done NULL
+#define cl_collect NULL
+#define cl_get_counters NULL
+
+#endif
+
+const struct recv_backend_ops recv_cl_ops = {
+    .open = cl_open,
+    .make_pool = cl_make_pool,
+    .describe = cl_describe,
+    .submit = cl_submit,
+    .has_room = cl_has_room,
+    .pending = cl_pending,
+    .oldest_done = cl_oldest_done,
+    .collect = cl_collect,
+    .get_counters = cl_get_counters,
+    .close = cl_close,
+};

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * recv --memory host: frames stay in host memory, the "device" is the processor. Needs no OpenCL.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "recv.h"
+#include "rgb.h"
+
+struct recv_backend {
+    const struct recv_setup *setup;
+    clb_host_pool *pool;
+    uint32_t slots;      /* the pool makes them when first needed */
+    clb_packet *packet;  /* submitted and not collected */
+    clb_packet *current; /* collected: its memory is being looked at */
+    bool want_rgb;
+    uint8_t *rgb; /* made when first wanted */
+};
+
+static int host_open(struct recv_backend **out, const struct recv_setup *setup)
+{
+    struct recv_backend *b = calloc(1, sizeof *b);
+
+    if (!b)
+        return report_fail(setup->report, CLB_ERR_NOMEM, "host memory", "out of memory");
+    b->setup = setup;
+    *out = b;
+    return 0;
+}
+
+static int host_make_pool(struct recv_backend *b, size_t slot_bytes, uint32_t slots, uint32_t keep,
+                          struct clb_allocator *out)
+{
+    int rc;
+
+    (void)keep;
+    rc = clb_host_pool_create(&b->pool, clb_host_pool_params(.buf_size = slot_bytes, .count = slots,
+                                                             .max_bytes = slot_bytes * slots));
+    if (rc < 0)
+        return report_fail(b->setup->report, rc, "host memory", "%u slots of %zu bytes: %s", slots,
+                           slot_bytes, clb_error_str(rc));
+    b->slots = slots;
+    *out = clb_host_pool_allocator(b->pool);
+    return 0;
+}
+
+static void host_describe(struct recv_backend *b, struct json *j)
+{
+    (void)b;
+    json_str(j, "reason", "asked for");
+    json_null(j, "platform");
+    json_null(j, "device");
+    json_null(j, "driver_version");
+}
+
+static int host_submit(struct recv_backend *b, clb_packet **packet, bool want_pixels, bool want_rgb)
+{
+    (void)want_pixels;
+    b->packet = *packet;
+    b->want_rgb = want_rgb;
+    *packet = NULL;
+    return 0;
+}
+
+static bool host_has_room(struct recv_backend *b)
+{
+    return !b->packet;
+}
+
+static uint32_t host_pending(struct recv_backend *b)
+{
+    return b->packet ? 1 : 0;
+}
+
+static bool host_oldest_done(struct recv_backend *b)
+{
+    return b->packet != NULL;
+}
+
+static const uint8_t *picture(struct recv_backend *b, const uint8_t *pixels, size_t size)
+{
+    const struct clb_image *image = &b->setup->image;
+
+    if (!b->setup->has_image || size < clb_image_bytes(image))
+        return NULL;
+    if (!b->rgb)
+        b->rgb = malloc((size_t)image->width * image->height * 3);
+    if (b->rgb)
+        rgb_from_image(image, pixels, b->rgb);
+    return b->rgb;
+}
+
+static int host_collect(struct recv_backend *b, struct recv_frame *out)
+{
+    clb_packet_free(&b->current);
+    b->current = b->packet;
+    b->packet = NULL;
+    memset(out, 0, sizeof *out);
+    clb_packet_get_info(b->current, &out->info, sizeof out->info);
+    out->pixels = clb_packet_data(b->current);
+    if (b->want_rgb)
+        out->rgb = picture(b, out->pixels, out->info.size);
+    return 0;
+}
+
+static void host_get_counters(struct recv_backend *b, struct recv_counters *out)
+{
+    clb_host_pool_stats stats;
+
+    memset(out, 0, sizeof *out);
+    clb_host_pool_get_stats(b->pool, &stats, sizeof stats);
+    out->hits = stats.allocs;
+    out->misses = stats.alloc_misses;
+    out->heap_allocs = stats.heap_allocs;
+    out->slots = b->slots;
+    out->slot_bytes = stats.slot_bytes;
+    out->path = "host";
+}
+
+static void host_close(struct recv_backend *b)
+{
+    if (!b)
+        return;
+    clb_packet_free(&b->packet);
+    clb_packet_free(&b->current);
+    clb_host_pool_destroy(&b->pool);
+    free(b->rgb);
+    free(b);
+}
+
+const struct recv_backend_ops recv_host_ops = {
+    .open = host_open,
+    .make_pool = host_make_pool,
+    .describe = host_describe,
+    .submit = host_submit,
+    .has_room = host_has_room,
+    .pending = host_pending,
+    .oldest_done = host_oldest_done,
+    .collect = host_collect,
+    .get_counters = host_get_counters,
+    .close = host_close,
+};

@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The main loop of `recv`: takes packets as long as the device has room for them, else waits for the
+ * oldest frame.
+ */
+#include "recv_run.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "crc32.h"
+#include "signals.h"
+
+#define MAX_WINDOW_PACKETS 64    /* of a stream on the wire */
+#define MORE_SLOTS 4             /* with the device while the window is full */
+#define GUESS_BYTES (256u << 20) /* of a pool for frames of unknown size */
+#define NOBUFS_WAIT_NS 20000000
+
+/* ---- the stream and its memory --------------------------------------------------------------- */
+
+static int fail_call(struct recv_run *r, int rc, const char *what)
+{
+    if (signals_stop())
+        r->ended_by = "signal";
+    else if (rc == CLB_ERR_CLOSED)
+        r->ended_by = "peer";
+    else
+        r->ended_by = "error";
+    if (rc == CLB_ERR_LOST || rc == CLB_ERR_PROTO || rc == CLB_ERR_IO)
+        return endpoint_fail(&r->endpoint, &r->report, rc);
+    if (!signals_stop())
+        report_fail(&r->report, rc, r->opt.stream ? r->opt.stream : "stream", "%s: %s", what,
+                    clb_error_str(rc));
+    return EXIT_FAILED;
+}
+
+/* Waits until the peer announces the stream that we want. */
+static int find_stream(struct recv_run *r)
+{
+    int64_t deadline = stats_now_ns() + r->opt.timeout_ns, left;
+    int rc;
+
+    do {
+        left = deadline - stats_now_ns();
+        rc = clb_link_next_stream(r->endpoint.link, &r->announced, sizeof r->announced,
+                                  left > 0 ? left : 0);
+    } while (rc == CLB_OK && r->opt.stream && strcmp(r->opt.stream, r->announced.name));
+    if (rc == CLB_OK)
+        return 0;
+    if ((rc == CLB_ERR_TIMEOUT || rc == CLB_ERR_AGAIN) && !signals_stop()) {
+        r->ended_by = "error";
+        return report_fail(&r->report, CLB_ERR_TIMEOUT, r->opt.stream ? r->opt.stream : "stream",
+                           "the peer did not announce %s within %lld ms",
+                           r->opt.stream ? "this stream" : "a stream",
+                           (long long)(r->opt.timeout_ns / 1000000));
+    }
+    return fail_call(r, rc, "waiting for the stream");
+}
+
+/* CONTRACT of --slots: as many as packets fit the window, at most 64, and 4 more. When the size of a
+ * frame is not known, each may be as large as the window, and memory sets a limit too. */
+static void plan_pool(const struct recv_run *r, size_t *slot_bytes, uint32_t *slots, uint32_t *keep)
+{
+    uint64_t window = r->announced.peer_window ? r->announced.peer_window : 64, fit, total;
+
+    if (r->setup.has_image) {
+        *slot_bytes = pattern_frame_bytes(&r->setup.image);
+        fit = window / *slot_bytes;
+    } else {
+        *slot_bytes = (size_t)window;
+        fit = GUESS_BYTES / window;
+    }
+    fit = fit < 1 ? 1 : fit > MAX_WINDOW_PACKETS ? MAX_WINDOW_PACKETS : fit;
+    total = r->opt.slots ? r->opt.slots : fit + MORE_SLOTS;
+    *slots = (uint32_t)total;
+    *keep = total > fit ? (uint32_t)(total - fit) : 1;
+}
+
+static int open_stream(struct recv_run *r)
+{
+    struct clb_allocator allocator;
+    uint32_t slots, keep;
+    size_t slot_bytes;
+    int rc;
+
+    plan_pool(r, &slot_bytes, &slots, &keep);
+    if (r->ops->make_pool(r->backend, slot_bytes, slots, keep, &allocator)) {
+        r->ended_by = "error";
+        return EXIT_FAILED;
+    }
+    recv_print_memory(r);
+    rc = clb_stream_open(&r->stream, r->endpoint.link,
+                         clb_stream_params(.name = r->announced.name, .allocator = allocator,
+                                           .on_full = (enum clb_full)r->opt.on_full,
+                                           .queue_len = (uint32_t)r->opt.queue,
+                                           .open_timeout_ns = r->opt.timeout_ns));
+    return rc < 0 ? fail_call(r, rc, "opening the stream") : 0;
+}
+
+/* ---- frames ---------------------------------------------------------------------------------- */
+
+static uint64_t heap_allocs(struct recv_run *r)
+{
+    struct recv_counters counters;
+    clb_link_stats link;
+
+    clb_link_get_stats(r->endpoint.link, &link, sizeof link);
+    r->ops->get_counters(r->backend, &counters);
+    return link.heap_allocs + counters.heap_allocs;
+}
+
+static enum verify_result verify(struct recv_run *r, const struct recv_frame *f)
+{
+    enum verify_result result;
+
+    if (!verify_active(&r->verify))
+        return VERIFY_UNKNOWN;
+    result = verify_frame(&r->verify, f->pixels, f->pixels ? f->info.size : 0, f->info.seq);
+    r->verified += result == VERIFY_GOOD;
+    if (result == VERIFY_BAD && !r->verify_errors++)
+        snprintf(r->first_bad, sizeof r->first_bad, "frame %llu: %s",
+                 (unsigned long long)f->info.seq, r->verify.why);
+    return result;
+}
+
+/* Everything that is done with a frame once the device is through with it. */
+static int finish_oldest(struct recv_run *r)
+{
+    struct recv_frame f;
+    enum verify_result verified;
+    uint32_t crc = 0;
+    bool has_crc;
+
+    if (r->ops->collect(r->backend, &f))
+        return EXIT_FAILED;
+    r->frames++;
+    r->bytes += f.info.size;
+    r->metadata_bytes += f.info.metadata_size;
+    if (f.done_ns)
+        latency_add(&r->latency, f.done_ns - f.info.last_byte_ns);
+    has_crc = r->opt.crc && (f.pixels || !f.info.size);
+    if (has_crc)
+        crc = crc32_of(f.pixels, f.info.size);
+    verified = verify(r, &f);
+    r->last_ns = stats_now_ns();
+    if (r->frames == RECV_WARM_UP) {
+        r->warm = true;
+        r->warm_allocs = heap_allocs(r);
+        r->warm_faults = stats_minor_faults(&r->endpoint.io);
+    }
+    if (r->opt.frames)
+        recv_print_frame(r, &f, has_crc ? &crc : NULL, verified);
+    if (recv_out_wants(&r->out, f.info.seq) &&
+        recv_out_frame(&r->out, &r->report, &f,
+                       (struct arg_size){r->setup.image.width, r->setup.image.height}))
+        return EXIT_FAILED;
+    report_progress(&r->report, "%llu frames, %.1f frames/s, %llu verified",
+                    (unsigned long long)r->frames,
+                    (double)r->frames * 1e9 / (double)(r->last_ns - r->first_ns + 1),
+                    (unsigned long long)r->verified);
+    return 0;
+}
+
+static int submit(struct recv_run *r, clb_packet **packet)
+{
+    clb_packet_info info;
+    bool save;
+    int rc;
+
+    clb_packet_get_info(*packet, &info, sizeof info);
+    if (!r->first_ns)
+        r->first_ns = info.first_byte_ns;
+    save = recv_out_wants(&r->out, info.seq);
+    rc =
+        r->ops->submit(r->backend, packet,
+                       r->opt.crc || verify_active(&r->verify) || (save && r->out.save == SAVE_RAW),
+                       save && r->out.save == SAVE_PNG);
+    clb_packet_free(packet); /* only when it was not taken over */
+    r->taken += rc == 0;
+    return rc;
+}
+
+/* Sleeps until a packet, the end of the stream or a stop. */
+static void wait_for_packet(struct recv_run *r)
+{
+    struct pollfd fds[2] = {{.fd = clb_stream_fd(r->stream), .events = POLLIN},
+                            {.fd = signals_fd(), .events = POLLIN}};
+
+    (void)poll(fds, 2, -1);
+}
+
+/* Nothing can be read now: use the time for the oldest frame, or sleep. */
+static int idle(struct recv_run *r)
+{
+    if (r->ops->pending(r->backend))
+        return finish_oldest(r);
+    wait_for_packet(r);
+    return 0;
+}
+
+/* One step: 0 go on, 1 the end (ended_by says why), EXIT_FAILED is 1 too. */
+static int step(struct recv_run *r)
+{
+    clb_packet *packet = NULL;
+    bool alone = !r->ops->pending(r->backend);
+    int rc;
+
+    if (signals_stop()) {
+        r->ended_by = "signal";
+        return 1;
+    }
+    if (r->opt.count && r->taken == r->opt.count) {
+        r->ended_by = "count";
+        return 1;
+    }
+    if (!alone && (!r->ops->has_room(r->backend) || r->ops->oldest_done(r->backend)))
+        return finish_oldest(r);
+    rc = clb_stream_read(r->stream, &packet, 0);
+    if (rc == CLB_ERR_NOBUFS && alone)
+        /* Its memory is on the way home; the call waits for it and for nothing else. */
+        rc = clb_stream_read(r->stream, &packet, NOBUFS_WAIT_NS);
+    switch (rc) {
+    case CLB_OK: return submit(r, &packet);
+    case CLB_ERR_AGAIN:
+    case CLB_ERR_TIMEOUT:
+    case CLB_ERR_NOBUFS:
+    case CLB_ERR_CANCELED: return idle(r);
+    case CLB_ERR_CLOSED: r->ended_by = signals_stop() ? "signal" : "peer"; return 1;
+    default:
+        r->ended_by = signals_stop() ? "signal" : "error";
+        if (!signals_stop())
+            endpoint_fail(&r->endpoint, &r->report, rc);
+        return 1;
+    }
+}
+
+static void receive(struct recv_run *r)
+{
+    while (step(r) == 0)
+        ;
+    /* What is with the device was received: it counts, whatever the end. */
+    while (r->ops->pending(r->backend))
+        if (finish_oldest(r))
+            break;
+    if (!r->ended_by || (r->report.failed && strcmp(r->ended_by, "peer")))
+        r->ended_by = "error";
+}
+
+/* ---- the end --------------------------------------------------------------------------------- */
+
+static void judge(struct recv_run *r)
+{
+    const char *stream = r->announced.name;
+
+    if (r->verify_errors)
+        report_fail(&r->report, CLB_ERR_IO, stream,
+                    "%llu of %llu frames are not the pattern %s; the first is %s",
+                    (unsigned long long)r->verify_errors, (unsigned long long)r->frames,
+                    verify_name(&r->verify), r->first_bad);
+    if (r->opt.count && r->frames < r->opt.count && !strcmp(r->ended_by, "peer"))
+        report_fail(
+            &r->report, CLB_ERR_CLOSED, stream,
+            "the peer ended after %llu of %llu frames; send more, or give a smaller --count",
+            (unsigned long long)r->frames, (unsigned long long)r->opt.count);
+}
+
+/* Everything between `connected` and `summary`. */
+static void serve(struct recv_run *r)
+{
+    struct recv_summary s = {.heap_allocs_steady = -1, .minor_faults_steady = -1};
+    int64_t cpu = stats_cpu_process_ns(), cpu_io = stats_cpu_thread_ns(&r->endpoint.io), now;
+    bool streaming = false;
+
+    if (find_stream(r) == 0) {
+        recv_print_stream(r);
+        streaming = open_stream(r) == 0;
+    }
+    if (streaming)
+        receive(r);
+    r->cpu_ns = stats_cpu_process_ns() - cpu;
+    now = stats_cpu_thread_ns(&r->endpoint.io);
+    r->cpu_io_ns = cpu_io < 0 || now < 0 ? -1 : now - cpu_io;
+    if (r->warm) {
+        int64_t faults = stats_minor_faults(&r->endpoint.io);
+
+        s.heap_allocs_steady = (int64_t)(heap_allocs(r) - r->warm_allocs);
+        if (faults >= 0 && r->warm_faults >= 0)
+            s.minor_faults_steady = faults - r->warm_faults;
+    }
+    if (r->stream)
+        clb_stream_get_stats(r->stream, &s.stream, sizeof s.stream);
+    r->ops->get_counters(r->backend, &s.memory);
+    clb_stream_close(&r->stream);
+    endpoint_close(&r->endpoint);
+    judge(r);
+    recv_print_summary(r, &s);
+}
+
+int recv_run(struct recv_run *r)
+{
+    if (recv_out_open(&r->out, &r->report) || r->ops->open(&r->backend, &r->setup))
+        return EXIT_FAILED;
+    if (endpoint_open(&r->endpoint, &r->report) == ENDPOINT_UP)
+        serve(r);
+    else
+        endpoint_close(&r->endpoint);
+    return r->report.failed ? EXIT_FAILED : EXIT_OK;
+}

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* State of one `recv`: its options, what it receives, what it counted. */
+#ifndef TOOLS_RECV_RUN_H
+#define TOOLS_RECV_RUN_H
+
+#include "endpoint.h"
+#include "recv.h"
+#include "verify.h"
+
+struct recv_options {
+    const char *uri, *listen, *stream, *device, *preprocess, *out;
+    int format; /* index into RECV_FORMATS, -1 = unknown */
+    int trailer, memory, on_full, verify, save, crc, frames, json, verbose;
+    struct arg_size size; /* width 0 = unknown */
+    uint64_t pitch, pitch_align, count, slots, queue, every, seed;
+    int64_t timeout_ns, idle_timeout_ns;
+};
+
+#define RECV_FORMATS "nv12|rgb24|bgr24|gray8"
+#define RECV_MEMORIES "auto|host|alloc-host|use-host|svm-fine|usm-host|staged"
+enum { MEMORY_AUTO, MEMORY_HOST, MEMORY_ALLOC_HOST };
+
+/* After this many frames counters are taken again: what is counted from then on is steady state. */
+#define RECV_WARM_UP 100
+
+struct recv_run {
+    struct recv_options opt;
+    struct report report;
+    struct endpoint endpoint;
+    struct recv_setup setup;
+    const struct recv_backend_ops *ops;
+    struct recv_backend *backend;
+    struct recv_out out;
+    struct verify verify;
+    clb_stream_info announced;
+    clb_stream *stream;
+
+    uint64_t taken;  /* packets read and submitted */
+    uint64_t frames; /* of these, done with */
+    uint64_t bytes, metadata_bytes, verified, verify_errors;
+    char first_bad[200];
+    struct latency latency;
+    int64_t first_ns, last_ns; /* first byte in, last frame done with */
+    int64_t cpu_ns, cpu_io_ns; /* at the start; then what was used */
+    bool warm;
+    uint64_t warm_allocs;
+    int64_t warm_faults;
+    const char *ended_by; /* NULL = not ended */
+};
+
+/* From connecting to the summary. Returns the exit status. */
+int recv_run(struct recv_run *r);
+
+/* The events (recv_print.c). */
+void recv_print_stream(struct recv_run *r);
+void recv_print_memory(struct recv_run *r);
+void recv_print_frame(struct recv_run *r, const struct recv_frame *f, const uint32_t *crc,
+                      enum verify_result verified);
+
+struct recv_summary {
+    clb_stream_stats stream;
+    struct recv_counters memory;
+    int64_t heap_allocs_steady, minor_faults_steady; /* -1 = unknown */
+};
+void recv_print_summary(struct recv_run *r, const struct recv_summary *s);
+
+#endif

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Events, failures and progress.
+ */
+#include "report.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "args.h"
+#include "signals.h"
+#include "stats.h"
+
+#define PROGRESS_NS 200000000
+
+void report_init(struct report *r, const char *command, bool json)
+{
+    memset(r, 0, sizeof *r);
+    r->command = command;
+    json_init(&r->out, STDOUT_FILENO, !json);
+    r->terminal = isatty(STDERR_FILENO) == 1;
+}
+
+static void clear_line(struct report *r)
+{
+    if (r->line_shown)
+        fputs("\r\033[K", stderr);
+    r->line_shown = false;
+}
+
+void report_end(struct report *r)
+{
+    clear_line(r);
+    json_free(&r->out);
+}
+
+static const char *domain_name(enum clb_domain domain)
+{
+    switch (domain) {
+    case CLB_DOMAIN_ERRNO: return "errno";
+    case CLB_DOMAIN_LIBUSB: return "libusb";
+    case CLB_DOMAIN_OPENCL: return "opencl";
+    case CLB_DOMAIN_RESOLVER: return "resolver";
+    case CLB_DOMAIN_NONE: break;
+    }
+    return NULL;
+}
+
+/* A message is one line, and nothing in it steers a terminal. */
+static void one_line(char *text)
+{
+    size_t len = strlen(text);
+
+    while (len && (text[len - 1] == '\n' || text[len - 1] == ' '))
+        text[--len] = '\0';
+    for (; *text; text++)
+        if ((unsigned char)*text < 0x20 || *text == 0x7f)
+            *text = ' ';
+}
+
+static int fail(struct report *r, int err, enum clb_domain domain, int native, const char *where,
+                char *message)
+{
+    char place[256];
+
+    if (r->failed)
+        return EXIT_FAILED;
+    r->failed = true;
+    one_line(message);
+    snprintf(place, sizeof place, "%s", where);
+    one_line(place);
+    if (!r->out.text) {
+        json_begin(&r->out, "error");
+        json_str(&r->out, "code", clb_error_name(err));
+        json_str(&r->out, "domain", domain_name(domain));
+        if (domain == CLB_DOMAIN_NONE)
+            json_null(&r->out, "native");
+        else
+            json_int(&r->out, "native", native);
+        json_str(&r->out, "where", where);
+        json_str(&r->out, "message", message);
+        json_end(&r->out);
+    }
+    clear_line(r);
+    fprintf(stderr, "clbridge %s: %s: %s\n", r->command, place, message);
+    return EXIT_FAILED;
+}
+
+int report_fail(struct report *r, int err, const char *where, const char *fmt, ...)
+{
+    char message[512];
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(message, sizeof message, fmt, ap);
+    va_end(ap);
+    return fail(r, err, CLB_DOMAIN_NONE, 0, where, message);
+}
+
+int report_status(struct report *r, int err, const struct clb_status *status, const char *where)
+{
+    char message[512];
+    bool told = status && status->err != CLB_OK && status->text[0];
+
+    snprintf(message, sizeof message, "%s", told ? status->text : clb_error_str(err));
+    return fail(r, err, told ? status->domain : CLB_DOMAIN_NONE, told ? status->native : 0, where,
+                message);
+}
+
+void report_event(struct report *r)
+{
+    bool failed_before = r->out.failed;
+
+    if (json_end(&r->out) == 0 || failed_before)
+        return;
+    if (!r->out.closed)
+        report_fail(r, CLB_ERR_IO, "standard output", "%s", strerror(r->out.failed));
+    signals_request_stop();
+}
+
+void report_progress(struct report *r, const char *fmt, ...)
+{
+    int64_t now;
+    va_list ap;
+
+    if (!r->terminal)
+        return;
+    now = stats_now_ns();
+    if (now < r->next_line_ns)
+        return;
+    r->next_line_ns = now + PROGRESS_NS;
+    fprintf(stderr, "\r\033[Kclbridge %s: ", r->command);
+    va_start(ap, fmt);
+    vfprintf(stderr, fmt, ap);
+    va_end(ap);
+    fflush(stderr);
+    r->line_shown = true;
+}
+
+struct clb_log report_log(bool verbose)
+{
+    struct clb_log log = {0};
+
+    if (verbose) {
+        log.cb = clb_log_stderr;
+        log.level = CLB_LOG_INFO;
+    }
+    return log;
+}

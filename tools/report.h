@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a subcommand says: events on standard output, one line on standard error when it fails, a
+ * progress line while somebody looks.
+ */
+#ifndef TOOLS_REPORT_H
+#define TOOLS_REPORT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <clbridge/common.h>
+
+#include "json.h"
+
+struct report {
+    const char *command; /* "recv" */
+    struct json out;
+    bool failed;     /* a failure was reported; later ones are consequences and stay silent */
+    bool terminal;   /* standard error is one */
+    bool line_shown; /* a progress line stands there */
+    int64_t next_line_ns;
+};
+
+void report_init(struct report *r, const char *command, bool json);
+void report_end(struct report *r);
+
+/*
+ * Reports the failure of the command, once: an `error` event and one line "clbridge recv: WHERE:
+ * what" on standard error. status NULL or without a text: the message is made of fmt. Returns
+ * EXIT_FAILED.
+ */
+int report_fail(struct report *r, int err, const char *where, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+int report_status(struct report *r, int err, const struct clb_status *status, const char *where);
+
+/* Ends an event: its line is written. When that fails the command is asked to stop, and if the reason
+ * is not that the reader went away, it has failed. */
+void report_event(struct report *r);
+
+/* A line that overwrites itself, a few times per second, on a terminal only. */
+void report_progress(struct report *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* Log sink: lines of the library on standard error, for --verbose; else silent. */
+struct clb_log report_log(bool verbose);
+
+#endif

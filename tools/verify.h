@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Is a received frame exactly the pattern? Frame numbers must follow the packet sequence: an old
+ * picture shown again is an error even though every pixel of it is right.
+ */
+#ifndef TOOLS_VERIFY_H
+#define TOOLS_VERIFY_H
+
+#include "pattern.h"
+
+enum verify_mode { VERIFY_AUTO, VERIFY_BARS, VERIFY_COUNTER, VERIFY_NOISE, VERIFY_OFF };
+enum verify_result { VERIFY_BAD, VERIFY_GOOD, VERIFY_UNKNOWN };
+
+struct verify {
+    enum verify_mode mode;  /* AUTO becomes another one with the first frame */
+    struct clb_image image; /* fmt 0 = geometry unknown: no bars */
+    uint64_t seed;
+    uint64_t ahead; /* frame number minus packet sequence, from the first frame */
+    bool have_ahead;
+    struct pattern want;
+    bool have_want;
+    char why[120]; /* what was wrong with the last bad frame */
+};
+
+/* image NULL = geometry unknown. */
+void verify_init(struct verify *v, enum verify_mode mode, const struct clb_image *image,
+                 uint64_t seed);
+void verify_free(struct verify *v);
+
+/* Whether frames have to be looked at at all. */
+bool verify_active(const struct verify *v);
+
+enum verify_result verify_frame(struct verify *v, const uint8_t *pixels, size_t size, uint64_t seq);
+
+/* For people, e.g. "bars". */
+const char *verify_name(const struct verify *v);
+
+#endif
