@@ -16,7 +16,7 @@ CL_PUBLIC = {"cl.h", "preprocess.h", "opencv.hpp"}
 APPLICATIONS = ("tools", "bench", "examples")
 
 # Of src/core, what a transport may use: no protocol, no links, no streams.
-CORE_HELPERS = {"os.h", "log.h"}
+CORE_HELPERS = {"os.h", "log.h", "uri.h"}
 
 # Sans-I/O code: no sockets, no clock, no memory, no threads.
 PURE = re.compile(r"^src/core/(wire|proto)\.[ch]$")

@@ -78,6 +78,6 @@ EOF
     "$compiler" -std=c11 -Wall -Werror -I"$folder/prefix/include" "$folder/user.c" -o "$folder/user" \
         -L"$folder/prefix/lib" -lclbridge-cl -lclbridge -Wl,-rpath,"$folder/prefix/lib"
     "$folder/user" || fail "the installed library does not run"
-    "$folder/prefix/bin/clbridge" --help >/dev/null || fail "the installed command does not run"
+    LD_LIBRARY_PATH=$folder/prefix/lib "$folder/prefix/bin/clbridge" --help >/dev/null || fail "the installed command does not run"
 fi
 echo "$what: ok"
