@@ -11,7 +11,7 @@ const struct clbi_cl_fns clbi_cl_loader_fns = {
 const char *clbi_cl_error_name(cl_int code)
 {
     switch (code) {
-#define NAME(n) \
+#define NAME(n)                                                                                    \
     case n: return #n
         NAME(CL_SUCCESS);
         NAME(CL_DEVICE_NOT_FOUND);

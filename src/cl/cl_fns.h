@@ -11,38 +11,39 @@
 
 #include <clbridge/cl.h>
 
-#define CLBI_CL_FNS_MAP(X)       \
-    X(GetPlatformIDs)            \
-    X(GetPlatformInfo)           \
-    X(GetDeviceIDs)              \
-    X(GetDeviceInfo)             \
-    X(CreateContext)             \
-    X(RetainContext)             \
-    X(ReleaseContext)            \
-    X(GetContextInfo)            \
-    X(CreateCommandQueue)        \
-    X(RetainCommandQueue)        \
-    X(ReleaseCommandQueue)       \
-    X(GetCommandQueueInfo)       \
-    X(CreateBuffer)              \
-    X(ReleaseMemObject)          \
-    X(EnqueueMapBuffer)          \
-    X(EnqueueUnmapMemObject)     \
-    X(EnqueueMarkerWithWaitList) \
-    X(Flush)                     \
-    X(GetEventInfo)              \
-    X(RetainEvent)               \
-    X(ReleaseEvent)              \
-    X(SetEventCallback)          \
-    /* kernels */                \
-    X(CreateProgramWithSource)   \
-    X(BuildProgram)              \
-    X(GetProgramBuildInfo)       \
-    X(ReleaseProgram)            \
-    X(CreateKernel)              \
-    X(ReleaseKernel)             \
-    X(SetKernelArg)              \
-    X(GetKernelWorkGroupInfo)    \
+#define CLBI_CL_FNS_MAP(X)                                                                         \
+    X(GetPlatformIDs)                                                                              \
+    X(GetPlatformInfo)                                                                             \
+    X(GetDeviceIDs)                                                                                \
+    X(GetDeviceInfo)                                                                               \
+    X(CreateContext)                                                                               \
+    X(RetainContext)                                                                               \
+    X(ReleaseContext)                                                                              \
+    X(GetContextInfo)                                                                              \
+    X(CreateCommandQueue)                                                                          \
+    X(RetainCommandQueue)                                                                          \
+    X(ReleaseCommandQueue)                                                                         \
+    X(GetCommandQueueInfo)                                                                         \
+    X(CreateBuffer)                                                                                \
+    X(ReleaseMemObject)                                                                            \
+    X(EnqueueMapBuffer)                                                                            \
+    X(EnqueueUnmapMemObject)                                                                       \
+    X(EnqueueMarkerWithWaitList)                                                                   \
+    X(Flush)                                                                                       \
+    X(GetEventInfo)                                                                                \
+    X(RetainEvent)                                                                                 \
+    X(ReleaseEvent)                                                                                \
+    X(SetEventCallback)                                                                            \
+    /* kernels */                                                                                  \
+    X(CreateProgramWithSource)                                                                     \
+    X(BuildProgram)                                                                                \
+    X(GetProgramBuildInfo)                                                                         \
+    X(ReleaseProgram)                                                                              \
+    X(CreateKernel)                                                                                \
+    X(ReleaseKernel)                                                                               \
+    X(SetKernelArg)                                                                                \
+    X(GetMemObjectInfo)                                                                            \
+    X(GetKernelWorkGroupInfo)                                                                      \
     X(EnqueueNDRangeKernel)
 
 struct clbi_cl_fns {

@@ -1,0 +1,424 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The worker's edges of a slot's life (pool.h has the picture). */
+#include "worker_int.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#define REFILL_MIN (10 * CLBI_CL_MS)
+#define REFILL_MAX CLBI_CL_SEC
+
+void clbi_slot_set(struct clbi_slot *slot, enum clbi_slot_state state)
+{
+    pthread_mutex_lock(&slot->pool->lock);
+    slot->state = state;
+    pthread_mutex_unlock(&slot->pool->lock);
+    slot->pool->dev->worker->did = true;
+}
+
+cl_int clbi_slot_create(struct clbi_slot *slot)
+{
+    clb_cl_pool *pool = slot->pool;
+    clb_cl_device *dev = pool->dev;
+    cl_int code = CL_SUCCESS;
+
+    /* No CL_MEM_HOST_* flag: read-backs and OpenCV need it so. Never a plain buffer: PoCL allocates
+     * those late and aborts when memory is gone. */
+    slot->mem = dev->fns->CreateBuffer(dev->context, CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR,
+                                       pool->slot_bytes, NULL, &code);
+    if (code != CL_SUCCESS)
+        slot->mem = NULL;
+    else if (!slot->mem)
+        code = CL_MEM_OBJECT_ALLOCATION_FAILURE;
+    if (!slot->mem)
+        return code;
+    slot->fresh = true;
+    pthread_mutex_lock(&pool->lock);
+    pool->created++;
+    slot->state = CLBI_SLOT_UNMAPPED;
+    pthread_mutex_unlock(&pool->lock);
+    return CL_SUCCESS;
+}
+
+/* -> EMPTY. The runtime keeps the memory until the last command that uses it has ended. */
+static void drop(struct clbi_slot *slot)
+{
+    if (slot->mem)
+        slot->pool->dev->fns->ReleaseMemObject(slot->mem);
+    slot->mem = NULL;
+    slot->ptr = NULL;
+    slot->broken = slot->failed = slot->ready_failed = slot->ready_done = slot->taken = false;
+    clbi_slot_set(slot, CLBI_SLOT_EMPTY);
+}
+
+/* An EMPTY slot is tried again later: when somebody misses it, see pool_alloc(). */
+static void later(clb_cl_pool *pool)
+{
+    pthread_mutex_lock(&pool->lock);
+    pool->refill_wait = pool->refill_wait ? pool->refill_wait * 2 : REFILL_MIN;
+    if (pool->refill_wait > REFILL_MAX)
+        pool->refill_wait = REFILL_MAX;
+    pool->refill_at = pool->dev->worker->now + pool->refill_wait;
+    pthread_mutex_unlock(&pool->lock);
+}
+
+void clbi_slot_refill(struct clbi_slot *slot)
+{
+    clb_cl_pool *pool = slot->pool;
+    cl_int code;
+
+    if (pool->w_closing)
+        return;
+    code = clbi_slot_create(slot);
+    if (code == CL_SUCCESS) {
+        pool->dev->worker->did = true;
+        return;
+    }
+    if (!pool->refill_logged)
+        clbi_cl_log(&pool->dev->log, CLB_LOG_WARN, "a pool cannot replace a buffer: %s (%d)",
+                    clbi_cl_error_name(code), code);
+    pool->refill_logged = true;
+    later(pool);
+}
+
+/* Given up: an unmap or a map failed, so nobody knows whether the buffer is mapped. */
+static void poison(struct clbi_slot *slot, const char *what, cl_int code)
+{
+    clb_cl_pool *pool = slot->pool;
+    bool creating, fresh = slot->fresh;
+
+    if (!pool->poison_logged)
+        clbi_cl_log(&pool->dev->log, CLB_LOG_WARN, "a buffer is given up: %s failed: %s (%d)", what,
+                    clbi_cl_error_name(code), code);
+    pool->poison_logged = true;
+    pthread_mutex_lock(&pool->lock);
+    pool->poisoned++;
+    creating = pool->creating;
+    if (creating && pool->create_err == CLB_OK) {
+        pool->create_err = clbi_cl_err(code);
+        pool->create_code = code;
+        pool->create_what = what;
+    }
+    pthread_mutex_unlock(&pool->lock);
+    drop(slot);
+    if (creating)
+        pthread_cond_broadcast(&pool->cond);
+    else if (fresh) /* the replacement failed as well: not again at once */
+        later(pool);
+    else
+        clbi_slot_refill(slot);
+}
+
+static void renew(struct clbi_slot *slot)
+{
+    clb_cl_pool *pool = slot->pool;
+
+    if (!pool->renew_logged)
+        clbi_cl_log(&pool->dev->log, CLB_LOG_WARN,
+                    "a command that used a frame failed: its buffer is replaced");
+    pool->renew_logged = true;
+    pthread_mutex_lock(&pool->lock);
+    pool->renewed++;
+    pthread_mutex_unlock(&pool->lock);
+    drop(slot);
+    clbi_slot_refill(slot);
+}
+
+/* ---- RETIRED --------------------------------------------------------------------------------- */
+
+/* Everything that the slot waited for is let go: events, fence, frame. */
+static void let_go(struct clbi_slot *slot)
+{
+    clb_cl_device *dev = slot->pool->dev;
+    struct clb_cl_frame *frame = slot->frame;
+
+    if (slot->fence)
+        clbi_fence_unref(dev, slot->fence);
+    slot->fence = NULL;
+    if (frame) {
+        while (frame->n_used > 0)
+            dev->fns->ReleaseEvent(frame->used[--frame->n_used]);
+        slot->frame = NULL;
+        clbi_cl_frame_put(frame);
+    }
+    if (slot->ready)
+        dev->fns->ReleaseEvent(slot->ready);
+    slot->ready = NULL;
+    slot->taken = false;
+}
+
+/* > 0 pending, else all ended. The fence first: it was enqueued last, so that when it has ended the
+ * others mostly have, and a frame costs one callback. */
+static cl_int look_events(struct clbi_slot *slot)
+{
+    clb_cl_device *dev = slot->pool->dev;
+    struct clb_cl_frame *frame = slot->frame;
+    cl_int status;
+
+    if (slot->fence) {
+        status = clbi_watch_fence(dev, slot->fence);
+        if (status > 0)
+            return status;
+        if (slot->fence->failed)
+            slot->failed = true;
+    }
+    while (slot->used_left > 0) {
+        status = clbi_watch_slot(slot, frame->used[slot->used_left - 1]);
+        if (status > 0)
+            return status;
+        if (status < 0)
+            slot->failed = true;
+        slot->used_left--;
+    }
+    if (slot->ready && !slot->ready_done) {
+        status = clbi_watch_slot(slot, slot->ready);
+        if (status > 0)
+            return status;
+        if (status < 0)
+            slot->ready_failed = true;
+        slot->ready_done = true;
+    }
+    return CL_COMPLETE;
+}
+
+/* The device's handle is going, and this slot had its time. */
+static bool is_late(const struct clbi_slot *slot)
+{
+    const struct clbi_worker *w = slot->pool->dev->worker;
+    int64_t since = slot->retired_at > w->ending_at ? slot->retired_at : w->ending_at;
+
+    return w->ending && w->now - since >= CLBI_CL_GRACE_NS;
+}
+
+static void unhook(struct clbi_slot *slot)
+{
+    if (slot->armed)
+        slot->armed->slot = NULL;
+    slot->armed = NULL;
+}
+
+/* A map or unmap that does not end: the buffer cannot be released while it runs (rusticl and
+ * Oclgrind would free the memory at once), so it is lost. */
+static void lose(struct clbi_slot *slot)
+{
+    unhook(slot);
+    slot->pool->dev->fns->ReleaseEvent(slot->event);
+    slot->event = NULL;
+    slot->mem = NULL;
+    drop(slot);
+}
+
+/* The time is over: what has not ended is left to the runtime, which keeps the memory of released
+ * objects until then. As for lose(), the unmap must have ended. */
+static void abandon(struct clbi_slot *slot)
+{
+    clb_cl_device *dev = slot->pool->dev;
+
+    unhook(slot);
+    if (slot->ready && !slot->ready_done && clbi_event_status(dev, slot->ready) > 0)
+        slot->mem = NULL;
+    let_go(slot);
+    drop(slot);
+}
+
+void clbi_slot_look_retired(struct clbi_slot *slot)
+{
+    clb_cl_pool *pool = slot->pool;
+    clb_cl_device *dev = pool->dev;
+    bool ready_failed, failed;
+
+    if (pool->w_closing && dev->worker->over) {
+        /* Nobody will look again: the memory goes as soon as it is unmapped. */
+        if (is_late(slot) || !slot->ready || clbi_event_status(dev, slot->ready) <= 0)
+            abandon(slot);
+        return;
+    }
+    if (look_events(slot) > 0) {
+        if (pool->w_closing && is_late(slot))
+            abandon(slot);
+        return;
+    }
+    ready_failed = slot->ready_failed || slot->broken;
+    failed = slot->failed || (slot->frame && slot->frame->unsure);
+    if (slot->ready_failed && slot->ready_gen == dev->unmapq.gen)
+        atomic_store(&dev->unmapq.broken, true);
+    let_go(slot);
+    if (pool->w_closing) {
+        drop(slot);
+    } else if (ready_failed) {
+        poison(slot, "unmap", CL_MAP_FAILURE);
+    } else if (failed) {
+        renew(slot);
+    } else {
+        slot->ready_done = false;
+        clbi_slot_set(slot, CLBI_SLOT_UNMAPPED);
+    }
+}
+
+/* ---- mapping --------------------------------------------------------------------------------- */
+
+void clbi_slot_map_begin(struct clbi_slot *slot)
+{
+    clb_cl_pool *pool = slot->pool;
+    clb_cl_device *dev = pool->dev;
+    cl_int code = CL_SUCCESS;
+    cl_event ev = NULL;
+    void *ptr = dev->fns->EnqueueMapBuffer(dev->remapq.queue, slot->mem, CL_FALSE, pool->map_flags,
+                                           0, pool->slot_bytes, 0, NULL, &ev, &code);
+
+    if (code != CL_SUCCESS || !ptr || !ev) { /* also NULL with CL_SUCCESS: rusticl under pressure */
+        if (code == CL_SUCCESS)
+            code = CL_MEM_OBJECT_ALLOCATION_FAILURE;
+        if (ev)
+            dev->fns->ReleaseEvent(ev);
+        atomic_store(&dev->remapq.broken, true);
+        slot->event = NULL;
+        slot->ptr = NULL;
+        slot->map_code = code; /* poisoned by clbi_slot_look_map(), without the queue's lock */
+        slot->marked = true;
+        clbi_slot_set(slot, CLBI_SLOT_REMAPPING);
+        return;
+    }
+    slot->ptr = ptr;
+    slot->event = ev;
+    slot->event_gen = dev->remapq.gen;
+    slot->map_code = CL_SUCCESS;
+    slot->marked = true;
+    clbi_slot_set(slot, CLBI_SLOT_REMAPPING);
+}
+
+/* Every page once, or the first frames would pay for the faults inside recv(). */
+static void touch(struct clbi_slot *slot)
+{
+    long page = sysconf(_SC_PAGESIZE);
+    size_t step = page > 0 ? (size_t)page : 4096, i;
+
+    for (i = 0; i < slot->pool->slot_bytes; i += step)
+        ((volatile unsigned char *)slot->ptr)[i] = 0;
+}
+
+static void count_time(clb_cl_pool *pool, int64_t ns)
+{
+    unsigned i = 0;
+
+    while (i < 31 && ns >= INT64_C(2) << i)
+        i++;
+    pool->hist[i]++;
+}
+
+/* Also the creating thread's edge for TOUCH slots. */
+static void mapped(struct clbi_slot *slot)
+{
+    clb_cl_pool *pool = slot->pool;
+
+    slot->fresh = false;
+    slot->failed = slot->ready_failed = slot->broken = slot->ready_done = false;
+    pthread_mutex_lock(&pool->lock);
+    if (slot->retired_at)
+        count_time(pool, clbi_cl_now() - slot->retired_at);
+    slot->retired_at = 0;
+    slot->state = CLBI_SLOT_MAPPED;
+    slot->next_free = pool->free_list;
+    pool->free_list = slot;
+    pool->refill_wait = 0;
+    pthread_cond_signal(&pool->cond);
+    pthread_mutex_unlock(&pool->lock);
+}
+
+void clbi_slot_look_map(struct clbi_slot *slot)
+{
+    clb_cl_pool *pool = slot->pool;
+    clb_cl_device *dev = pool->dev;
+    struct clbi_worker *w = dev->worker;
+    bool misaligned, creating;
+    cl_int status;
+
+    if (!slot->event) {
+        poison(slot, "map", slot->map_code);
+        return;
+    }
+    status = clbi_watch_slot(slot, slot->event);
+    if (status > 0) {
+        if (pool->w_closing && is_late(slot))
+            lose(slot);
+        return;
+    }
+    dev->fns->ReleaseEvent(slot->event);
+    slot->event = NULL;
+    w->did = true;
+    if (status < 0) {
+        if (slot->event_gen == dev->remapq.gen)
+            atomic_store(&dev->remapq.broken, true);
+        poison(slot, "map", status);
+        return;
+    }
+    misaligned = ((uintptr_t)slot->ptr & (pool->align - 1)) != 0;
+    pthread_mutex_lock(&pool->lock);
+    creating = pool->creating;
+    if (creating && misaligned && pool->create_err == CLB_OK) {
+        pool->create_err = CLB_ERR_INVAL;
+        pool->create_what = "align";
+    }
+    if (creating) {
+        slot->state = CLBI_SLOT_TOUCH;
+        pthread_cond_broadcast(&pool->cond);
+    }
+    pthread_mutex_unlock(&pool->lock);
+    if (creating)
+        return;
+    /* A pointer may move at every map; alloc checks again what its caller needs. */
+    if (misaligned && !pool->align_logged) {
+        clbi_cl_log(&dev->log, CLB_LOG_WARN,
+                    "%s maps at an address that is not aligned to %zu bytes", dev->info.name,
+                    pool->align);
+        pool->align_logged = true;
+    }
+    if (slot->fresh)
+        touch(slot);
+    mapped(slot);
+    if (pool->w_closing)
+        w->again = true;
+}
+
+void clbi_slot_first_touch(struct clbi_slot *slot)
+{
+    touch(slot);
+    mapped(slot);
+}
+
+/* ---- closing --------------------------------------------------------------------------------- */
+
+void clbi_slot_close_begin(struct clbi_slot *slot)
+{
+    clb_cl_device *dev = slot->pool->dev;
+    cl_event ev = NULL;
+    cl_int code =
+        dev->fns->EnqueueUnmapMemObject(dev->unmapq.queue, slot->mem, slot->ptr, 0, NULL, &ev);
+
+    slot->ptr = NULL;
+    if (code != CL_SUCCESS || !ev) {
+        if (ev)
+            dev->fns->ReleaseEvent(ev);
+        drop(slot);
+        return;
+    }
+    slot->event = ev;
+    slot->retired_at = dev->worker->now;
+    slot->marked = true;
+    clbi_slot_set(slot, CLBI_SLOT_CLOSING);
+}
+
+void clbi_slot_look_close(struct clbi_slot *slot)
+{
+    clb_cl_device *dev = slot->pool->dev;
+    cl_int status = clbi_watch_slot(slot, slot->event);
+
+    if (status > 0) {
+        if (is_late(slot))
+            lose(slot);
+        return;
+    }
+    dev->fns->ReleaseEvent(slot->event);
+    slot->event = NULL;
+    drop(slot);
+}
