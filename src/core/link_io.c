@@ -140,6 +140,7 @@ static void connected(clb_link *link)
     link->info = info;
     pthread_mutex_unlock(&link->lock);
     link->last_rx_ns = clbi_now_ns();
+    link->connected = true;
     clbi_rx_run(link);
     clbi_tx_run(link);
 }

@@ -160,6 +160,7 @@ struct clb_link {
 
     /* [io] */
     struct clbi_transport *tr;
+    bool connected;            /* the transport can move bytes */
     bool tr_closing;
     bool close_after_flush; /* the peer's RESET was taken: close when the answer is out */
     bool shutdown_begun;    /* shutdown_wanted was acted upon */

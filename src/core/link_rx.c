@@ -573,7 +573,7 @@ void clbi_rx_done(clb_link *link, size_t bytes, const struct clb_status *failure
 
 void clbi_rx_run(clb_link *link)
 {
-    while (link->tr && !link->tr_closing) {
+    while (link->connected && !link->tr_closing) {
         if (link->rx.state == CLBI_RX_DECIDE) {
             if (!decide(link)) {
                 return;

@@ -129,7 +129,7 @@ void clbi_tx_done(clb_link *link, size_t bytes, const struct clb_status *failure
 
 void clbi_tx_run(clb_link *link)
 {
-    while (link->tr && !link->tr_closing && !link->tx.busy) {
+    while (link->connected && !link->tr_closing && !link->tx.busy) {
         int64_t now = clbi_now_ns();
         struct clb_status st = {0};
         uint8_t *headers = link->tx.headers;
