@@ -31,7 +31,7 @@ struct recv_setup {
     struct report *report; /* failures are reported there */
 };
 
-/* A frame that everything has been done with. The memory is valid until the next call. */
+/* A frame that everything has been done with. The memory is valid until `put`. */
 struct recv_frame {
     clb_packet_info info;
     const uint8_t *pixels; /* as the device sees them; NULL = not asked for */
@@ -64,6 +64,7 @@ struct recv_backend_ops {
     uint32_t (*pending)(struct recv_backend *b);
     bool (*oldest_done)(struct recv_backend *b); /* collect would not wait */
     int (*collect)(struct recv_backend *b, struct recv_frame *out);
+    void (*put)(struct recv_backend *b); /* nobody looks at the collected frame any more */
     void (*get_counters)(struct recv_backend *b, struct recv_counters *out);
     void (*close)(struct recv_backend *b); /* b may be half open */
 };

@@ -93,7 +93,6 @@ static const uint8_t *picture(struct recv_backend *b, const uint8_t *pixels, siz
 
 static int host_collect(struct recv_backend *b, struct recv_frame *out)
 {
-    clb_packet_free(&b->current);
     b->current = b->packet;
     b->packet = NULL;
     memset(out, 0, sizeof *out);
@@ -102,6 +101,12 @@ static int host_collect(struct recv_backend *b, struct recv_frame *out)
     if (b->want_rgb)
         out->rgb = picture(b, out->pixels, out->info.size);
     return 0;
+}
+
+/* Only now the peer gets its credit back. */
+static void host_put(struct recv_backend *b)
+{
+    clb_packet_free(&b->current);
 }
 
 static void host_get_counters(struct recv_backend *b, struct recv_counters *out)
@@ -138,6 +143,7 @@ const struct recv_backend_ops recv_host_ops = {
     .pending = host_pending,
     .oldest_done = host_oldest_done,
     .collect = host_collect,
+    .put = host_put,
     .get_counters = host_get_counters,
     .close = host_close,
 };

@@ -125,41 +125,48 @@ static enum verify_result verify(struct recv_run *r, const struct recv_frame *f)
 }
 
 /* Everything that is done with a frame once the device is through with it. */
+static int look_at(struct recv_run *r, const struct recv_frame *f)
+{
+    bool has_crc = r->opt.crc && (f->pixels || !f->info.size);
+    enum verify_result verified;
+    uint32_t crc = 0;
+
+    r->frames++;
+    r->bytes += f->info.size;
+    r->metadata_bytes += f->info.metadata_size;
+    if (f->done_ns)
+        latency_add(&r->latency, f->done_ns - f->info.last_byte_ns);
+    if (has_crc)
+        crc = crc32_of(f->pixels, f->info.size);
+    verified = verify(r, f);
+    r->last_ns = stats_now_ns();
+    if (r->opt.frames)
+        recv_print_frame(r, f, has_crc ? &crc : NULL, verified);
+    if (!recv_out_wants(&r->out, f->info.seq))
+        return 0;
+    return recv_out_frame(&r->out, &r->report, f,
+                          (struct arg_size){r->setup.image.width, r->setup.image.height});
+}
+
 static int finish_oldest(struct recv_run *r)
 {
     struct recv_frame f;
-    enum verify_result verified;
-    uint32_t crc = 0;
-    bool has_crc;
+    int rc;
 
     if (r->ops->collect(r->backend, &f))
         return EXIT_FAILED;
-    r->frames++;
-    r->bytes += f.info.size;
-    r->metadata_bytes += f.info.metadata_size;
-    if (f.done_ns)
-        latency_add(&r->latency, f.done_ns - f.info.last_byte_ns);
-    has_crc = r->opt.crc && (f.pixels || !f.info.size);
-    if (has_crc)
-        crc = crc32_of(f.pixels, f.info.size);
-    verified = verify(r, &f);
-    r->last_ns = stats_now_ns();
+    rc = look_at(r, &f);
+    r->ops->put(r->backend);
     if (r->frames == RECV_WARM_UP) {
         r->warm = true;
         r->warm_allocs = heap_allocs(r);
         r->warm_faults = stats_minor_faults(&r->endpoint.io);
     }
-    if (r->opt.frames)
-        recv_print_frame(r, &f, has_crc ? &crc : NULL, verified);
-    if (recv_out_wants(&r->out, f.info.seq) &&
-        recv_out_frame(&r->out, &r->report, &f,
-                       (struct arg_size){r->setup.image.width, r->setup.image.height}))
-        return EXIT_FAILED;
     report_progress(&r->report, "%llu frames, %.1f frames/s, %llu verified",
                     (unsigned long long)r->frames,
                     (double)r->frames * 1e9 / (double)(r->last_ns - r->first_ns + 1),
                     (unsigned long long)r->verified);
-    return 0;
+    return rc;
 }
 
 static int submit(struct recv_run *r, clb_packet **packet)
