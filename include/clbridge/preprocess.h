@@ -151,9 +151,8 @@ CLB_API CLB_NODISCARD int clb_preprocess_create(clb_preprocess **out, clb_cl_dev
  *         (the frame's format), CL. When the use could not be recorded the call waits for the
  *         kernel instead: the buffer is never written under it.
  */
-CLB_API CLB_NODISCARD int clb_preprocess_run(clb_preprocess *pp, cl_command_queue queue,
-                                             clb_cl_frame *frame, cl_mem tensor, size_t byte_offset,
-                                             cl_event *done);
+CLB_API int clb_preprocess_run(clb_preprocess *pp, cl_command_queue queue, clb_cl_frame *frame,
+                               cl_mem tensor, size_t byte_offset, cl_event *done);
 
 /**
  * What a run draws for a source of this layout. src NULL = that of the params. At most `size` bytes of

@@ -91,8 +91,7 @@ typedef struct clb_stream_params {
  * @return CLB_OK; INVAL, BUSY (already open), TIMEOUT, TOOBIG (refused by the peer: too many streams
  *         or window), NOSYS (trailer and re-pitch in this version), CLOSED, LOST, NOMEM, STATE.
  */
-CLB_API CLB_NODISCARD int clb_stream_open(clb_stream **out, clb_link *link,
-                                          const clb_stream_params *params);
+CLB_API int clb_stream_open(clb_stream **out, clb_link *link, const clb_stream_params *params);
 
 /**
  * Closes the handle. Unread packets are freed and credited; packets that are held stay valid. The
