@@ -307,12 +307,10 @@ void clb_stream_close(clb_stream **handle)
     pthread_mutex_lock(&link->lock);
     s->closing = true;
     pthread_cond_broadcast(&s->cond);
+    clbi_link_kick(link); /* a caller-driven loop may be asleep inside of one of those calls */
     bool own_thread = link->loop && link->state != CLB_LINK_DOWN && clbi_loop_on_thread(link->loop);
     while (s->callers > 0 && !own_thread) {
-        if (clbi_link_wait(link, &s->cond, clbi_add_ns(clbi_now_ns(), 20 * CLBI_MS)) ==
-            CLB_ERR_STATE) {
-            break;
-        }
+        clbi_cond_wait_until(&s->cond, &link->lock, clbi_add_ns(clbi_now_ns(), 20 * CLBI_MS));
     }
     detach(link, s, &list);
     pthread_mutex_unlock(&link->lock);
