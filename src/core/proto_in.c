@@ -88,8 +88,8 @@ static void on_write(struct clbi_proto *p, const struct clbi_wire_header *h,
         }
         ev->kind = CLBI_EV_SKIP;
     } else {
-        if (s->in_packets >= CLBI_MAX_PACKETS || h->size > s->in_window ||
-            h->size > s->in_window - s->in_fill) {
+        /* in_fill <= in_window always: this is the absolute limit too. */
+        if (s->in_packets >= CLBI_MAX_PACKETS || h->size > s->in_window - s->in_fill) {
             char name[40];
 
             answer_write(p, h, CLBI_FLAG_NACK);

@@ -565,6 +565,23 @@ Test(rules, silent_releases_stop_counting_after_16)
     cr_assert_eq(r.p.ignored_answers, 600);
 }
 
+/* The peer that never answers a release may well be slow with other answers. */
+Test(rules, silent_releases_go_out_past_16_unanswered_requests)
+{
+    struct rig r;
+    int s, t;
+
+    rig_up(&r, CLB_ROLE_HOST);
+    s = rig_open_in(&r, "s", 4096, CLBI_ID_NONE);
+    t = rig_open_out(&r, "t", 4096, 1);
+    r.p.silent_releases = CLBI_MAX_INFLIGHT;
+    for (uint64_t i = 0; i < CLBI_MAX_INFLIGHT; i++)
+        rig_write(&r, t, 1, i);
+    receive_and_release(&r, s, 1);
+    expect_out(&r, CLBI_READ_REL_REQ);
+    cr_assert_eq(r.p.in_flight, CLBI_MAX_INFLIGHT);
+}
+
 Test(rules, an_answered_release_starts_the_count_anew)
 {
     struct rig r;
