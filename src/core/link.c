@@ -122,10 +122,10 @@ void clbi_link_unref(clb_link *link)
     if (atomic_fetch_sub_explicit(&link->refs, 1, memory_order_acq_rel) != 1) {
         return;
     }
-    while (link->packet_cache) {
-        clb_packet *p = link->packet_cache;
-        link->packet_cache = p->next;
-        free(p);
+    while (link->packet_slabs) {
+        struct clbi_packet_slab *slab = link->packet_slabs;
+        link->packet_slabs = slab->next;
+        free(slab);
     }
     clbi_spill_clear(link);
     clb_host_pool_destroy(&link->pool);

@@ -46,6 +46,14 @@ struct clb_packet {
     struct clb_image image; /* fmt 0 = unknown */
 };
 
+/* Packets are made 16 at a time: how many are out at once varies with the weather, and steady state
+ * must not allocate. */
+#define CLBI_SLAB_PACKETS 16
+struct clbi_packet_slab {
+    struct clbi_packet_slab *next;
+    clb_packet packet[CLBI_SLAB_PACKETS];
+};
+
 /* A write on its way. Lives on the stack of the writer until `state` is DONE. */
 enum clbi_write_state { CLBI_WRITE_QUEUED, CLBI_WRITE_SENDING, CLBI_WRITE_SENT, CLBI_WRITE_DONE };
 struct clbi_write {
@@ -147,6 +155,7 @@ struct clb_link {
     uint64_t announce_count;
     bool any_opened;
     clb_packet *packet_cache;
+    struct clbi_packet_slab *packet_slabs;
     struct {
         void *data;
         size_t size;
@@ -160,7 +169,7 @@ struct clb_link {
 
     /* [io] */
     struct clbi_transport *tr;
-    bool connected;            /* the transport can move bytes */
+    bool connected; /* the transport can move bytes */
     bool tr_closing;
     bool close_after_flush; /* the peer's RESET was taken: close when the answer is out */
     bool shutdown_begun;    /* shutdown_wanted was acted upon */

@@ -8,13 +8,20 @@
 
 clb_packet *clbi_packet_new(clb_link *link)
 {
-    clb_packet *p = link->packet_cache;
-    if (p) {
-        link->packet_cache = p->next;
-        memset(p, 0, sizeof *p);
-    } else {
-        p = clbi_link_calloc(link, sizeof *p);
+    if (!link->packet_cache) {
+        struct clbi_packet_slab *slab = clbi_link_calloc(link, sizeof *slab);
+        if (!slab) {
+            return NULL;
+        }
+        slab->next = link->packet_slabs;
+        link->packet_slabs = slab;
+        for (int i = 0; i < CLBI_SLAB_PACKETS; i++) {
+            clbi_packet_recycle(link, &slab->packet[i]);
+        }
     }
+    clb_packet *p = link->packet_cache;
+    link->packet_cache = p->next;
+    memset(p, 0, sizeof *p);
     return p;
 }
 
