@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "args.h"
 #include "signals.h"
 
 #define SLICE_NS 50000000 /* how often a wait that nobody can wake looks for a stop */
@@ -71,6 +72,15 @@ static enum endpoint_result accept_one(struct endpoint *e, struct report *r, clb
     }
 }
 
+/* What cannot be a URI is wrong usage. */
+static void fail_open(struct endpoint *e, struct report *r, int err,
+                      const struct clb_status *status)
+{
+    if (err == CLB_ERR_INVAL)
+        r->exit_status = EXIT_USAGE;
+    report_status(r, err, status, e->uri);
+}
+
 static enum endpoint_result listen_for_one(struct endpoint *e, struct report *r,
                                            const clb_link_params *link)
 {
@@ -80,7 +90,7 @@ static enum endpoint_result listen_for_one(struct endpoint *e, struct report *r,
 
     rc = clb_listener_open(&listener, clb_listener_params(.uri = e->uri, .link = *link));
     if (rc < 0) {
-        report_status(r, rc, link->status, e->uri);
+        fail_open(e, r, rc, link->status);
         return ENDPOINT_FAILED;
     }
     print_listening(r, clb_listener_uri(listener));
@@ -101,7 +111,7 @@ static enum endpoint_result connect_to(struct endpoint *e, struct report *r, clb
     signals_leave_at_once(false);
     if (rc == CLB_OK)
         return ENDPOINT_UP;
-    report_status(r, rc, link->status, e->uri);
+    fail_open(e, r, rc, link->status);
     return ENDPOINT_FAILED;
 }
 

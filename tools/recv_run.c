@@ -14,7 +14,7 @@
 
 #define MAX_WINDOW_PACKETS 64    /* of a stream on the wire */
 #define MORE_SLOTS 4             /* with the device while the window is full */
-#define GUESS_BYTES (256u << 20) /* of a pool for frames of unknown size */
+#define GUESS_BYTES (384u << 20) /* of a pool for frames of unknown size */
 #define NOBUFS_WAIT_NS 20000000
 
 /* ---- the stream and its memory --------------------------------------------------------------- */
@@ -58,8 +58,9 @@ static int find_stream(struct recv_run *r)
     return fail_call(r, rc, "waiting for the stream");
 }
 
-/* CONTRACT of --slots: as many as packets fit the window, at most 64, and 4 more. When the size of a
- * frame is not known, each may be as large as the window, and memory sets a limit too. */
+/* --slots by default: as many as packets fit the window, at most 64, and 4 more. When the size of a
+ * frame is not known, each may be as large as the window, and memory sets a limit too: then small
+ * frames may spill when the device is slow. */
 static void plan_pool(const struct recv_run *r, size_t *slot_bytes, uint32_t *slots, uint32_t *keep)
 {
     uint64_t window = r->announced.peer_window ? r->announced.peer_window : 64, fit, total;
@@ -312,5 +313,5 @@ int recv_run(struct recv_run *r)
         serve(r);
     else
         endpoint_close(&r->endpoint);
-    return r->report.failed ? EXIT_FAILED : EXIT_OK;
+    return r->report.failed ? r->report.exit_status : EXIT_OK;
 }

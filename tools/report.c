@@ -19,6 +19,7 @@ void report_init(struct report *r, const char *command, bool json)
 {
     memset(r, 0, sizeof *r);
     r->command = command;
+    r->exit_status = EXIT_FAILED;
     json_init(&r->out, STDOUT_FILENO, !json);
     r->terminal = isatty(STDERR_FILENO) == 1;
 }

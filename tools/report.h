@@ -17,6 +17,7 @@ struct report {
     const char *command; /* "recv" */
     struct json out;
     bool failed;     /* a failure was reported; later ones are consequences and stay silent */
+    int exit_status; /* of the failure: EXIT_FAILED, or EXIT_USAGE */
     bool terminal;   /* standard error is one */
     bool line_shown; /* a progress line stands there */
     int64_t next_line_ns;

@@ -306,7 +306,7 @@ static int run(struct sender *s)
         serve(s);
     else
         endpoint_close(&s->endpoint);
-    return s->report.failed ? EXIT_FAILED : EXIT_OK;
+    return s->report.failed ? s->report.exit_status : EXIT_OK;
 }
 
 int command_send(int argc, char **argv)

@@ -1,0 +1,691 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The `clbridge` command from outside: events, keys, exit statuses, files.
+
+usage: command.py host | device
+
+`host` needs no OpenCL; `device` runs on the one runtime that the test sees. The
+patterns are computed here a second time, from their definition.
+"""
+
+import json
+import os
+import re
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import zlib
+
+COMMAND = os.environ["CLB_COMMAND"]
+LIMIT = 100  # seconds: against hanging, nothing is measured with it
+
+ERROR = "event code domain native where message".split()
+CONNECTED = "event peer transport role".split()
+STREAM = "event stream stream_id window_bytes".split()
+SEND = {
+    "listening": "event uri port pid".split(),
+    "connected": CONNECTED,
+    "stream": STREAM,
+    "frame": "event seq bytes crc32".split(),
+    "summary": ("event frames bytes acked_frames released_frames credit_wait_ms seconds fps cpu_s "
+                "ended_by").split(),
+    "error": ERROR,
+}
+RECV = {
+    "listening": SEND["listening"],
+    "connected": CONNECTED,
+    "stream": STREAM,
+    "memory": ("event requested path reason platform device driver_version slots "
+               "slot_bytes").split(),
+    "frame": ("event seq bytes metadata_bytes metadata_status object_type format width height pitches "
+              "offsets sequence_num ts_ns ts_device_ns camera_socket exposure_us iso dropped_before "
+              "spilled moved_bytes readback_bytes crc32 verified latency_us").split(),
+    "saved": "event seq file".split(),
+    "summary": ("event frames bytes metadata_bytes verified_frames verify_errors dropped_oldest "
+                "dropped_newest alloc_failed bad_metadata spilled_frames spill_bytes moved_bytes "
+                "readback_bytes cpu_copied_bytes cl_copied_bytes result_bytes memory_path device slots "
+                "pool_hits pool_misses poisoned cl_buffers_created heap_allocs_steady "
+                "minor_faults_io_steady seconds fps latency_p50_us latency_p99_us cpu_s cpu_io_s "
+                "cpu_s_per_gb ended_by").split(),
+    "error": ERROR,
+}
+DEVICES = {
+    "device": ("event index platform name vendor type driver_version opencl_version unified_memory "
+               "base_align_bytes max_alloc_bytes global_mem_bytes svm_coarse svm_fine usm_host fp16 "
+               "memory_auto memory_reason probe usable error").split(),
+    "summary": "event devices".split(),
+    "error": ERROR,
+}
+
+
+def equal(got, want, what):
+    if got != want:
+        raise AssertionError("%s is %r, not %r" % (what, got, want))
+
+
+def check(condition, what):
+    if not condition:
+        raise AssertionError(what)
+
+
+class Run:
+    """One process of the command; its output is read when it has ended."""
+
+    live = []
+
+    def __init__(self, *args, stdout=None, pass_fds=()):
+        self.args = args
+        self.out = tempfile.TemporaryFile()
+        self.err = tempfile.TemporaryFile()
+        self.process = subprocess.Popen(
+            [COMMAND, *args], stdin=subprocess.DEVNULL, stderr=self.err, pass_fds=pass_fds,
+            stdout=self.out if stdout is None else stdout)
+        Run.live.append(self)
+
+    def text(self, file):
+        # pread: the child writes at the offset that the file description shares
+        # with us.
+        return os.pread(file.fileno(), 1 << 26, 0)
+
+    def lines(self):
+        return self.text(self.out).decode("utf-8").splitlines()
+
+    def events(self):
+        return [json.loads(line) for line in self.lines()]
+
+    def wait_for(self, pattern):
+        """The first match in standard output, while the process runs."""
+        end = time.monotonic() + LIMIT
+        while time.monotonic() < end:
+            match = re.search(pattern, self.text(self.out).decode("utf-8", "replace"), re.M)
+            if match:
+                return match.group(1)
+            if self.process.poll() is not None:
+                break
+            time.sleep(0.01)
+        raise AssertionError("%s did not print %s: %s" % (self.args[0], pattern, self.stderr()))
+
+    def uri(self):
+        return self.wait_for(r'"uri":"(tcp://[^"]*)".*\n')
+
+    def signal(self, number):
+        self.process.send_signal(number)
+
+    def stderr(self):
+        return self.text(self.err).decode("utf-8", "replace")
+
+    def wait(self, want):
+        """Exit status `want`; one line on standard error when it failed, else none."""
+        got = self.process.wait(LIMIT)
+        said = self.stderr()
+        if got != want:
+            raise AssertionError("%s: exit status %d, not %d: %s%s" % (
+                " ".join(self.args), got, want, said, "\n".join(self.lines()[-3:])))
+        lines = said.splitlines()
+        equal(len(lines), 0 if want == 0 else 1, "%s: lines on standard error: %r" % (
+            " ".join(self.args), said))
+        if lines:
+            check(lines[0].startswith("clbridge"), lines[0])
+        return self
+
+    def checked(self, table):
+        """All events, with the keys of the contract, `summary` last once connected."""
+        events = self.events()
+        names = [e["event"] for e in events]
+        for event in events:
+            missing = [k for k in table[event["event"]] if k not in event]
+            equal(missing, [], "missing keys of %s %s" % (self.args[0], event["event"]))
+        if "connected" in names:
+            equal(names[-1], "summary", "last event of %s" % self.args[0])
+            equal(names.count("summary"), 1, "summaries")
+        return events
+
+
+def last(events, name):
+    found = [e for e in events if e["event"] == name]
+    check(found, "there is no event %s" % name)
+    return found[-1]
+
+
+def all_of(events, name):
+    return [e for e in events if e["event"] == name]
+
+
+def sender(*args):
+    return Run("send", "--listen", "tcp://127.0.0.1:0", "--json", *args)
+
+
+def pair(send_args, recv_args, send_status=0, recv_status=0):
+    s = sender(*send_args)
+    r = Run("recv", s.uri(), "--json", *recv_args)
+    r.wait(recv_status)
+    s.wait(send_status)
+    return s.checked(SEND), r.checked(RECV)
+
+
+def counter(size, n):
+    head = struct.pack("<Q", n)[:size]
+    return head + bytes((7 * i + 13 * (i >> 8) + n) & 255 for i in range(len(head), size))
+
+
+def crc16(data):
+    crc = 0xFFFF
+    for byte in data:
+        crc ^= byte << 8
+        for _ in range(8):
+            crc = (crc << 1 ^ 0x1021 if crc & 0x8000 else crc << 1) & 0xFFFF
+    return crc
+
+
+def read_png(path):
+    """(width, height, rows of RGB bytes); 8-bit RGB, not interlaced."""
+    with open(path, "rb") as file:
+        data = file.read()
+    equal(data[:8], b"\x89PNG\r\n\x1a\n", "signature of " + path)
+    at, pixels, size = 8, b"", None
+    while at < len(data):
+        length, kind = struct.unpack(">I4s", data[at:at + 8])
+        body = data[at + 8:at + 8 + length]
+        equal(struct.unpack(">I", data[at + 8 + length:at + 12 + length])[0],
+              zlib.crc32(kind + body), "CRC of a chunk of " + path)
+        if kind == b"IHDR":
+            size = struct.unpack(">IIBBBBB", body)
+            equal(size[2:], (8, 2, 0, 0, 0), "kind of picture")
+        elif kind == b"IDAT":
+            pixels += body
+        at += 12 + length
+    raw, (width, height) = zlib.decompress(pixels), size[:2]
+    stride, rows, above = width * 3, [], bytes(width * 3)
+    for y in range(height):
+        kind, line = raw[y * (stride + 1)], bytearray(raw[y * (stride + 1) + 1:(y + 1) * (stride + 1)])
+        check(kind in (0, 1, 2), "PNG filter %d" % kind)
+        for x in range(stride):
+            if kind == 1 and x >= 3:
+                line[x] = (line[x] + line[x - 3]) & 255
+            elif kind == 2:
+                line[x] = (line[x] + above[x]) & 255
+        above = bytes(line)
+        rows.append(above)
+    return width, height, rows
+
+
+def code_of(rows):
+    """The 48 cells of a bars picture in RGB: number and CRC."""
+    code = 0
+    for cell in range(48):
+        y, x = cell // 16 * 8 + 4, cell % 16 * 8 + 4
+        code = code << 1 | (rows[y][3 * x] > 127)
+    equal(code & 0xFFFF, crc16(struct.pack(">I", code >> 16)), "CRC of the picture's code")
+    return code >> 16
+
+
+SMALL = ("--size", "160x120", "--format", "nv12")
+SMALL_BYTES = 160 * 120 * 3 // 2
+
+
+# ---- both ----------------------------------------------------------------------------------------
+
+def check_counts(send, recv, frames, size):
+    equal(last(send, "summary")["frames"], frames, "frames sent")
+    equal(last(send, "summary")["acked_frames"], frames, "acked_frames")
+    equal(last(send, "summary")["released_frames"], frames, "released_frames")
+    equal(last(send, "summary")["bytes"], frames * size, "bytes sent")
+    equal(last(send, "summary")["ended_by"], "count", "send ended_by")
+    s = last(recv, "summary")
+    equal(s["frames"], frames, "frames received")
+    equal(s["bytes"], frames * size, "bytes received")
+    equal(s["ended_by"], "peer", "recv ended_by")
+    for key in ("dropped_oldest dropped_newest alloc_failed bad_metadata spilled_frames spill_bytes "
+                "moved_bytes readback_bytes cpu_copied_bytes cl_copied_bytes verify_errors "
+                "metadata_bytes poisoned").split():
+        equal(s[key], 0, key)
+    equal(s["pool_hits"], frames, "pool_hits")
+
+
+def test_counter_and_crc(memory):
+    size, frames = SMALL_BYTES, 120
+    send, recv = pair(("--pattern", "counter", "--count", str(frames), "--fps", "0", "--frames", *SMALL),
+                      ("--memory", memory, "--frames", "--crc"))
+    check_counts(send, recv, frames, size)
+    equal([e["event"] for e in send[:3]], ["listening", "connected", "stream"], "first events of send")
+    equal([e["event"] for e in recv[:3]], ["connected", "stream", "memory"], "first events of recv")
+    equal(last(send, "connected")["role"], "device", "role of send")
+    equal(last(recv, "connected")["role"], "host", "role of recv")
+    equal(last(recv, "stream")["stream"], "video", "stream")
+    equal(last(recv, "stream")["window_bytes"], last(send, "stream")["window_bytes"], "window_bytes")
+    equal(last(recv, "summary")["verified_frames"], frames, "verified_frames")
+    check(last(recv, "summary")["heap_allocs_steady"] is not None, "heap_allocs_steady is unknown")
+    check(last(recv, "summary")["minor_faults_io_steady"] is not None, "faults are unknown")
+    for n, (s, r) in enumerate(zip(all_of(send, "frame"), all_of(recv, "frame"))):
+        equal(s["seq"], n, "seq sent")
+        equal(r["seq"], n, "seq received")
+        equal(r["bytes"], size, "bytes of a frame")
+        equal(r["verified"], True, "verified")
+        want = zlib.crc32(counter(size, n)) if n < 3 else s["crc32"]
+        equal(s["crc32"], want, "crc32 sent of frame %d" % n)
+        equal(r["crc32"], want, "crc32 received of frame %d" % n)
+
+
+def test_noise_and_bars_of_every_format(memory):
+    for fmt, row in (("nv12", 1), ("rgb24", 3), ("bgr24", 3), ("gray8", 1)):
+        for pattern in ("bars", "noise"):
+            layout = ("--format", fmt, "--size", "161x121", "--pitch", "640")
+            send, recv = pair(
+                ("--pattern", pattern, "--seed", "9", "--count", "5", "--fps", "0", *layout),
+                ("--memory", memory, "--verify", pattern, "--seed", "9", "--frames", *layout))
+            equal(last(recv, "summary")["verified_frames"], 5, "verified_frames of " + fmt)
+            frame = last(recv, "frame")
+            equal((frame["format"], frame["width"], frame["height"]), (fmt, 161, 121), "layout")
+            rows = 121 + (61 if fmt == "nv12" else 0)
+            equal(frame["pitches"], [640] * (2 if fmt == "nv12" else 1), "pitches")
+            equal(frame["offsets"], [0, 640 * 121] if fmt == "nv12" else [0], "offsets")
+            equal(frame["bytes"], 640 * rows, "bytes")
+
+
+def test_wrong_pixels_are_an_error(memory):
+    send, recv = pair(("--pattern", "noise", "--seed", "1", "--count", "4", "--fps", "0", *SMALL),
+                      ("--memory", memory, "--verify", "noise", "--seed", "2", "--frames"),
+                      recv_status=1)
+    equal([f["verified"] for f in all_of(recv, "frame")], [False] * 4, "verified")
+    equal(last(recv, "summary")["verify_errors"], 4, "verify_errors")
+    equal(last(recv, "summary")["verified_frames"], 0, "verified_frames")
+    check("byte 0" in last(recv, "error")["message"], "the message does not say where")
+
+
+def test_verify_auto_gives_up_on_noise(memory):
+    send, recv = pair(("--pattern", "noise", "--count", "3", "--fps", "0", *SMALL),
+                      ("--memory", memory, "--frames", *SMALL))
+    equal([f["verified"] for f in all_of(recv, "frame")], [None] * 3, "verified")
+    equal(last(recv, "summary")["verified_frames"], 0, "verified_frames")
+
+
+def test_files(memory):
+    with tempfile.TemporaryDirectory() as folder:
+        out = os.path.join(folder, "a", "b")
+        send, recv = pair(("--pattern", "counter", "--count", "7", "--fps", "0", *SMALL),
+                          ("--memory", memory, "--verify", "off", "--save", "raw", "--out", out,
+                           "--every", "3"))
+        names = ["frame-%06u.raw" % n for n in (0, 3, 6)]
+        equal(sorted(os.listdir(out)), names, "files")
+        equal([e["file"] for e in all_of(recv, "saved")], [os.path.join(out, n) for n in names], "saved")
+        for n, name in zip((0, 3, 6), names):
+            with open(os.path.join(out, name), "rb") as file:
+                check(file.read() == counter(SMALL_BYTES, n), "content of " + name)
+        for fmt in ("nv12", "rgb24", "bgr24", "gray8"):
+            out = os.path.join(folder, fmt)
+            layout = ("--format", fmt, "--size", "320x200", "--pitch", "1000")
+            send, recv = pair(("--count", "5", "--fps", "0", *layout),
+                              ("--memory", memory, "--save", "png", "--out", out, "--every", "2", *layout))
+            equal(len(all_of(recv, "saved")), 3, "pictures")
+            for n in (0, 2, 4):
+                width, height, rows = read_png(os.path.join(out, "frame-%06u.png" % n))
+                equal((width, height), (320, 200), "size of the picture")
+                equal(code_of(rows), n, "number in the picture")
+                red, green, blue = rows[100][3 * 220:3 * 220 + 3]
+                if fmt == "gray8":
+                    check(red == green == blue == 65, "grey of the red bar is %d %d %d" % (red, green, blue))
+                else:
+                    check(abs(red - 191) < 3 and green < 3 and blue < 3,
+                          "%s: the red bar is %d %d %d" % (fmt, red, green, blue))
+
+
+def test_count_of_recv(memory):
+    s = sender("--fps", "200", *SMALL)
+    r = Run("recv", s.uri(), "--json", "--memory", memory, "--count", "5").wait(0)
+    s.wait(0)
+    equal(last(r.checked(RECV), "summary")["frames"], 5, "frames")
+    equal(last(r.events(), "summary")["ended_by"], "count", "recv ended_by")
+    equal(last(s.checked(SEND), "summary")["ended_by"], "peer", "send ended_by")
+    send, recv = pair(("--count", "1000000", "--fps", "1000", *SMALL),
+                      ("--memory", memory, "--count", "3"), send_status=1)
+    equal(last(send, "error")["code"], "CLOSED", "code")
+    equal(last(send, "summary")["ended_by"], "peer", "send ended_by")
+    send, recv = pair(("--count", "3", "--fps", "0", *SMALL),
+                      ("--memory", memory, "--count", "5"), recv_status=1)
+    equal(last(recv, "error")["code"], "CLOSED", "code")
+    equal([e["event"] for e in recv[-2:]], ["error", "summary"], "last events")
+    equal(last(recv, "summary")["frames"], 3, "frames")
+    equal(last(recv, "summary")["ended_by"], "peer", "recv ended_by")
+
+
+def test_signals(memory):
+    for number in (signal.SIGINT, signal.SIGTERM):
+        for who in "sr":
+            s = sender("--fps", "100", *SMALL)
+            r = Run("recv", s.uri(), "--json", "--frames", "--memory", memory)
+            r.wait_for(r'("event":"frame","seq":5,)')
+            (s if who == "s" else r).signal(number)
+            s.wait(0)
+            r.wait(0)
+            equal(last(s.checked(SEND), "summary")["ended_by"], "signal" if who == "s" else "peer", "send")
+            equal(last(r.checked(RECV), "summary")["ended_by"], "signal" if who == "r" else "peer", "recv")
+
+
+def test_lost_peer(memory):
+    s = sender("--fps", "100", *SMALL)
+    r = Run("recv", s.uri(), "--json", "--frames", "--memory", memory)
+    r.wait_for(r'("event":"frame","seq":5,)')
+    s.signal(signal.SIGKILL)
+    r.wait(1)
+    equal(last(r.checked(RECV), "summary")["ended_by"], "error", "recv ended_by")
+    equal(last(r.events(), "error")["code"], "LOST", "code")
+    s = sender("--fps", "100", *SMALL)
+    r = Run("recv", s.uri(), "--json", "--frames", "--memory", memory)
+    r.wait_for(r'("event":"frame","seq":5,)')
+    r.signal(signal.SIGKILL)
+    s.wait(1)
+    equal(last(s.checked(SEND), "summary")["ended_by"], "error", "send ended_by")
+
+
+def test_policies_and_slots(memory):
+    for policy in ("block", "drop-oldest", "drop-newest"):
+        send, recv = pair(("--pattern", "counter", "--count", "200", "--fps", "0", *SMALL),
+                          ("--memory", memory, "--on-full", policy, "--queue", "2", "--slots", "3",
+                           "--frames"))
+        s = last(recv, "summary")
+        frames = all_of(recv, "frame")
+        equal(s["slots"], 3, "slots")
+        equal(s["verify_errors"], 0, "verify_errors with " + policy)
+        equal(s["frames"] + s["dropped_oldest"] + s["dropped_newest"], 200, "frames and drops, " + policy)
+        equal(len(frames), s["frames"], "frame events")
+        check(all(a["seq"] < b["seq"] for a, b in zip(frames, frames[1:])), "order")
+        for a, b in zip(frames, frames[1:]):
+            equal(b["dropped_before"], b["seq"] - a["seq"] - 1, "dropped_before")
+        if policy == "block":
+            equal(s["frames"], 200, "frames")
+            equal(s["spill_bytes"], s["spilled_frames"] * SMALL_BYTES, "spill_bytes")
+
+
+# ---- host only -----------------------------------------------------------------------------------
+
+def test_roles_changed():
+    r = Run("recv", "--listen", "tcp://127.0.0.1:0", "--json", "--memory", "host", "--stream", "eye")
+    s = Run("send", "--connect", r.uri(), "--json", "--stream", "eye", "--pattern", "counter", "--count",
+            "20", "--fps", "0", *SMALL).wait(0)
+    r.wait(0)
+    equal(last(s.checked(SEND), "connected")["role"], "host", "role of send")
+    equal(last(r.checked(RECV), "connected")["role"], "device", "role of recv")
+    equal(last(r.events(), "stream")["stream"], "eye", "stream")
+    equal(last(r.events(), "summary")["verified_frames"], 20, "verified_frames")
+
+
+def test_stream_names_are_bytes():
+    name = b"a\"\xff\xc3\xa4"
+    s = subprocess.Popen([COMMAND, "send", "--listen", "tcp://127.0.0.1:0", "--json", "--stream", name,
+                          "--count", "1", *SMALL], stdout=subprocess.PIPE)
+    Run.live.append(type("Live", (), {"process": s}))
+    uri = json.loads(s.stdout.readline())["uri"]
+    r = Run("recv", uri, "--json", "--memory", "host").wait(0)
+    s.communicate(timeout=LIMIT)
+    equal(s.returncode, 0, "exit status of send")
+    equal(last(r.events(), "stream")["stream"], "a\"\u00ff\u00e4", "stream")
+
+
+def test_text_for_people():
+    s = Run("send", "--listen", "tcp://127.0.0.1:0", "--count", "3", "--fps", "0", *SMALL)
+    uri = s.wait_for(r"^(tcp://127\.0\.0\.1:\d+)\n")
+    r = Run("recv", uri, "--memory", "host").wait(0)
+    s.wait(0)
+    equal(s.lines()[0], uri, "first line")
+    check(any(re.match(r" +frames +3$", line) for line in r.lines()), "no summary: %r" % r.lines())
+
+
+def test_usage():
+    for args in (
+            ("send",), ("send", "--listen", "tcp://127.0.0.1:0", "--connect", "tcp://127.0.0.1:1"),
+            ("send", "--listen", "tcp://127.0.0.1:0", "--size", "64"),
+            ("send", "--listen", "tcp://127.0.0.1:0", "--size", "64x64"),
+            ("send", "--listen", "tcp://127.0.0.1:0", "--fps", "x"),
+            ("send", "--listen", "tcp://127.0.0.1:0", "--pitch", "100"),
+            ("send", "--listen", "tcp://127.0.0.1:0", "--pattern", "stripes"),
+            ("send", "--listen", "tcp://127.0.0.1:0", "--loop"),
+            ("send", "--listen", "tcp://127.0.0.1:0", "--stream", "x" * 52),
+            ("send", "--listen", "nonsense"), ("recv", "nonsense", "--memory", "host"),
+            ("recv",), ("recv", "tcp://127.0.0.1:1", "more"), ("recv", "--count"),
+            ("recv", "tcp://127.0.0.1:1", "--listen", "tcp://127.0.0.1:0"),
+            ("recv", "tcp://127.0.0.1:1", "--format", "nv12"),
+            ("recv", "tcp://127.0.0.1:1", "--pitch", "64"),
+            ("recv", "tcp://127.0.0.1:1", "--verify", "bars"),
+            ("recv", "tcp://127.0.0.1:1", "--save", "png", "--out", "x"),
+            ("recv", "tcp://127.0.0.1:1", "--save", "raw"),
+            ("recv", "tcp://127.0.0.1:1", "--every", "2"),
+            ("recv", "tcp://127.0.0.1:1", "--preprocess", "640"),
+            ("recv", "tcp://127.0.0.1:1", "--memory", "host", "--device", "x"),
+            ("recv", "tcp://127.0.0.1:1", "--no-such-option"),
+            ("devices", "x"), ("bench",), ("nonsense",), ()):
+        equal(Run(*args).wait(2).lines(), [], "standard output of %r" % (args,))
+    for args in (("--help",), ("--version",), ("send", "--help"), ("recv", "--help"),
+                 ("devices", "--help"), ("discover", "--help"), ("bench", "--help")):
+        check(Run(*args).wait(0).lines(), "no help for %r" % (args,))
+    for option in re.findall(r"--[a-z][a-z-]*", "\n".join(Run("recv", "--help").wait(0).lines())):
+        check(option != "--input", "recv has an option of send")
+
+
+def test_not_in_this_version():
+    for args in (("send", "--listen", "tcp://127.0.0.1:0", "--input", "x.y4m"),
+                 ("send", "--listen", "tcp://127.0.0.1:0", "--trailer", "depthai"),
+                 ("recv", "tcp://127.0.0.1:1", "--memory", "staged"),
+                 ("recv", "tcp://127.0.0.1:1", "--trailer", "auto"),
+                 ("recv", "tcp://127.0.0.1:1", "--pitch-align", "64"),
+                 ("recv", "tcp://127.0.0.1:1", "--save", "y4m", "--out", "x", *SMALL),
+                 ("discover",)):
+        events = Run(*args, "--json").wait(1).events()
+        error = last(events, "error")
+        equal([k for k in ERROR if k not in error], [], "missing keys of error")
+        equal(error["code"], "NOSYS", "code of %r" % (args,))
+
+
+def test_refused_connection():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        uri = "tcp://127.0.0.1:%d" % free.getsockname()[1]
+        for args in (("recv", uri, "--memory", "host"), ("send", "--connect", uri)):
+            events = Run(*args, "--json").wait(1).checked(RECV)
+            equal([e["event"] for e in events], ["error"], "events")
+            equal((events[0]["code"], events[0]["domain"], events[0]["native"]), ("IO", "errno", 111),
+                  "cause")
+            check(uri in events[0]["where"], "where is %r" % events[0]["where"])
+
+
+def test_timeouts():
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        uri = "tcp://127.0.0.1:%d" % silent.getsockname()[1]
+        events = Run("recv", uri, "--json", "--memory", "host", "--timeout", "200").wait(1).events()
+        equal([e["event"] for e in events], ["error"], "events")
+        equal(events[0]["code"], "TIMEOUT", "code")
+        silent.accept()[0].close()
+        r = Run("recv", uri, "--json", "--memory", "host", "--timeout", "60000")
+        peer = silent.accept()[0]  # so it runs, and waits for the PING to be answered
+        r.signal(signal.SIGINT)
+        equal(r.wait(0).lines(), [], "output of one that never got anywhere")
+        peer.close()
+    # Two that both wait for the other's stream.
+    a = Run("recv", "--listen", "tcp://127.0.0.1:0", "--json", "--memory", "host", "--timeout", "60000")
+    b = Run("recv", a.uri(), "--json", "--memory", "host", "--timeout", "200").wait(1)
+    equal(last(b.checked(RECV), "error")["code"], "TIMEOUT", "code")
+    equal(last(b.events(), "summary")["ended_by"], "error", "ended_by")
+    a.wait(1)
+    equal(last(a.checked(RECV), "summary")["ended_by"], "peer", "ended_by")
+    s = sender("--count", "2", *SMALL)
+    r = Run("recv", s.uri(), "--json", "--memory", "host", "--stream", "other", "--timeout", "200").wait(1)
+    equal(last(r.checked(RECV), "error")["where"], "other", "where")
+    s.wait(1)
+
+
+def test_signal_while_listening():
+    for args in (("send",), ("recv", "--memory", "host")):
+        p = Run(args[0], "--listen", "tcp://127.0.0.1:0", "--json", *args[1:])
+        p.uri()
+        p.signal(signal.SIGTERM)
+        equal([e["event"] for e in p.wait(0).events()], ["listening"], "events")
+
+
+def test_reader_goes_away():
+    for frames in ((), ("--frames",)):
+        s = sender("--fps", "100", *SMALL)
+        ours, theirs = os.pipe()
+        r = Run("recv", s.uri(), "--json", "--memory", "host", *frames, stdout=theirs)
+        os.close(theirs)
+        got = b""
+        while b'"memory"' not in got:
+            part = os.read(ours, 4096)
+            check(part, "recv ended")
+            got += part
+        os.close(ours)
+        r.wait(0)
+        s.wait(0)
+        equal(last(s.checked(SEND), "summary")["ended_by"], "peer", "send ended_by")
+    # The sender's reader.
+    ours, theirs = os.pipe()
+    s = Run("send", "--listen", "tcp://127.0.0.1:0", "--json", "--fps", "100", *SMALL, stdout=theirs)
+    os.close(theirs)
+    uri = json.loads(os.read(ours, 4096).decode().splitlines()[0])["uri"]
+    r = Run("recv", uri, "--json", "--frames", "--memory", "host")
+    r.wait_for(r'("event":"frame","seq":5,)')
+    os.close(ours)
+    s.wait(0)
+    r.wait(0)
+    equal(last(r.checked(RECV), "summary")["ended_by"], "peer", "recv ended_by")
+    # Closed from the start.
+    p = subprocess.Popen(["/bin/sh", "-c", 'exec "$0" devices --json >&-', COMMAND],
+                         stderr=subprocess.PIPE)
+    p.communicate(timeout=LIMIT)
+    check(p.returncode in (0, 1), "exit status %d" % p.returncode)
+
+
+def test_full_disk():
+    with open("/dev/full", "wb") as full:
+        s = Run("send", "--listen", "tcp://127.0.0.1:0", "--json", stdout=full).wait(1)
+    check("standard output" in s.stderr(), s.stderr())
+    with tempfile.TemporaryDirectory() as folder:
+        blocked = os.path.join(folder, "file")
+        open(blocked, "w").close()
+        r = Run("recv", "tcp://127.0.0.1:1", "--json", "--memory", "host", "--save", "raw", "--out",
+                blocked).wait(1)
+        equal(last(r.events(), "error")["where"], blocked, "where")
+
+
+def test_pace():
+    send, recv = pair(("--count", "20", "--fps", "100", *SMALL), ("--memory", "host"))
+    check(last(send, "summary")["seconds"] >= 0.19, "20 frames at 100 per second took %r s" % (
+        last(send, "summary")["seconds"]))
+
+
+def test_no_runtime():
+    """The test sees no OpenCL platform."""
+    d = Run("devices", "--json").wait(1)
+    events = d.checked(DEVICES)
+    equal(last(events, "summary")["devices"], 0, "devices")
+    for hint in ("OCL_ICD_VENDORS", "POCL_CACHE_DIR"):
+        check(hint in d.stderr(), "%s is not in %r" % (hint, d.stderr()))
+    r = Run("recv", "tcp://127.0.0.1:1", "--json").wait(1)
+    equal([e["event"] for e in r.events()], ["error"], "events")
+    equal(r.events()[0]["code"], "NODEV", "code")
+
+
+# ---- device only ---------------------------------------------------------------------------------
+
+def test_devices():
+    events = Run("devices", "--json").wait(0).checked(DEVICES)
+    devices = all_of(events, "device")
+    equal(last(events, "summary")["devices"], len([d for d in devices if d["usable"]]), "devices")
+    check(devices and devices[0]["usable"] is True, "no usable device")
+    equal(devices[0]["memory_auto"], "alloc-host", "memory_auto")
+    r = Run("recv", "tcp://127.0.0.1:1", "--json", "--device", "no such device").wait(1)
+    equal(r.events()[0]["code"], "NODEV", "code")
+
+
+def test_1080p_without_a_copy():
+    size, frames = 1920 * 1080 * 3 // 2, 150
+    layout = ("--format", "nv12", "--size", "1920x1080")
+    send, recv = pair(("--count", str(frames), "--fps", "0", *layout),
+                      ("--verify", "bars", "--frames", *layout))
+    check_counts(send, recv, frames, size)
+    s, memory = last(recv, "summary"), last(recv, "memory")
+    equal(s["verified_frames"], frames, "verified_frames")
+    equal(s["memory_path"], "alloc-host", "memory_path")
+    equal(memory["path"], "alloc-host", "path")
+    equal(memory["requested"], "auto", "requested")
+    equal(memory["slot_bytes"], size, "slot_bytes")
+    equal(s["slots"], last(send, "stream")["window_bytes"] // size + 4, "slots")
+    equal(s["cl_buffers_created"], s["slots"], "cl_buffers_created")
+    equal(s["result_bytes"], frames * size, "result_bytes")
+    equal(s["pool_misses"], 0, "pool_misses")
+    check(s["device"] == memory["device"] and s["device"], "device is %r" % s["device"])
+    check(0 < s["latency_p50_us"] <= s["latency_p99_us"], "latency")
+    check(all(f["latency_us"] > 0 for f in all_of(recv, "frame")), "latency of a frame")
+
+
+def test_recipe():
+    layout = ("--format", "nv12", "--size", "320x200")
+    for order in ("rgb", "bgr"):
+        with tempfile.TemporaryDirectory() as folder:
+            pair(("--count", "1", *layout),
+                 ("--preprocess", "320x200,u8,nhwc," + order, "--save", "png", "--out", folder, *layout))
+            rows = read_png(os.path.join(folder, "frame-000000.png"))[2]
+            red, green, blue = rows[100][3 * 220:3 * 220 + 3]
+            check(red > 180 and green < 3 and blue < 3, "%s: red is %d %d %d" % (order, red, green, blue))
+    r = Run("recv", "tcp://127.0.0.1:1", "--json", "--preprocess", "64x64,f32", *layout).wait(1)
+    equal(r.events()[0]["code"], "NOSYS", "code")
+
+
+def test_frames_that_are_no_pictures():
+    """The peer sends less than the layout says: errors, no crash, nothing read beyond."""
+    send, recv = pair(("--pattern", "counter", "--size", "100x50", "--format", "gray8", "--count", "5",
+                       "--fps", "0"),
+                      ("--format", "nv12", "--size", "320x200", "--verify", "bars", "--frames"),
+                      recv_status=1)
+    equal([f["verified"] for f in all_of(recv, "frame")], [False] * 5, "verified")
+    equal([f["latency_us"] for f in all_of(recv, "frame")], [None] * 5, "latency")
+    send, recv = pair(("--pattern", "counter", "--size", "640x400", "--format", "gray8", "--count", "5",
+                       "--fps", "0"),
+                      ("--format", "nv12", "--size", "320x200"))
+    equal(last(recv, "summary")["alloc_failed"], 5, "alloc_failed")
+
+
+BOTH = (test_counter_and_crc, test_noise_and_bars_of_every_format, test_wrong_pixels_are_an_error,
+        test_verify_auto_gives_up_on_noise, test_files, test_count_of_recv, test_signals, test_lost_peer,
+        test_policies_and_slots)
+HOST = (test_roles_changed, test_stream_names_are_bytes, test_text_for_people, test_usage,
+        test_not_in_this_version, test_refused_connection, test_timeouts, test_signal_while_listening,
+        test_reader_goes_away, test_full_disk, test_pace, test_no_runtime)
+DEVICE = (test_devices, test_1080p_without_a_copy, test_recipe, test_frames_that_are_no_pictures)
+
+
+def main():
+    kind = sys.argv[1]
+    wanted = sys.argv[2:]
+    cases = [(t, ("host" if kind == "host" else "auto",)) for t in BOTH]
+    cases += [(t, ()) for t in (HOST if kind == "host" else DEVICE)]
+    failed = 0
+    for test, args in cases:
+        if wanted and test.__name__ not in wanted:
+            continue
+        begin = time.monotonic()
+        try:
+            test(*args)
+            print("ok      %5.1f s  %s" % (time.monotonic() - begin, test.__name__))
+        except Exception as error:  # every case is to be reported
+            failed += 1
+            line = error.__traceback__
+            while line.tb_next and line.tb_next.tb_frame.f_code.co_name.startswith("test_"):
+                line = line.tb_next
+            print("FAILED  %5.1f s  %s: %s: %s (line %d)" % (
+                time.monotonic() - begin, test.__name__, type(error).__name__, error, line.tb_lineno))
+        finally:
+            for run in Run.live:  # our own children only
+                if run.process.poll() is None:
+                    run.process.kill()
+                    run.process.wait()
+            Run.live.clear()
+        sys.stdout.flush()
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()
