@@ -42,6 +42,7 @@ set(CLB_POCL_CACHE_DIR ${clb_build_parent}/pocl-cache CACHE PATH "Kernel cache o
 file(MAKE_DIRECTORY ${CLB_POCL_CACHE_DIR})
 
 set(CLB_RUNTIMES_FOUND "")
+set(CLB_RUNTIMES_SKIPPED "")
 file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/icd/none)
 foreach(runtime pocl rusticl oclgrind)
   set(dir ${PROJECT_BINARY_DIR}/icd/${runtime})
@@ -62,6 +63,12 @@ foreach(runtime pocl rusticl oclgrind)
     list(APPEND CLB_RUNTIMES_FOUND ${runtime})
   endif()
 endforeach()
+# ThreadSanitizer takes rusticl's and Oclgrind's own locking, which it does not
+# see, for races.
+if(CLB_SANITIZE MATCHES "thread")
+  set(CLB_RUNTIMES_SKIPPED rusticl oclgrind)
+  list(REMOVE_ITEM CLB_RUNTIMES_FOUND ${CLB_RUNTIMES_SKIPPED})
+endif()
 message(STATUS "OpenCL runtimes for the tests: ${CLB_RUNTIMES_FOUND}")
 
 # Environment in which a process sees one runtime ("none": no runtime).
@@ -141,16 +148,13 @@ function(clb_register_all name)
       TIMEOUT ${arg_TIMEOUT} ${serial})
   endif()
   foreach(runtime IN LISTS arg_RUNTIMES)
-    # ThreadSanitizer takes rusticl's and Oclgrind's own locking, which it does
-    # not see, for races; LeakSanitizer takes what they keep until the end for
-    # leaks. On PoCL both are quiet, so PoCL is where our own are looked for.
+    # LeakSanitizer takes what the others keep until the end for leaks. PoCL is
+    # quiet, so PoCL is where our own are looked for.
     set(env CLB_TEST_RUNTIME=${runtime})
-    if(NOT runtime STREQUAL "pocl" AND CLB_SANITIZE MATCHES "thread")
-      continue()
-    elseif(NOT runtime STREQUAL "pocl" AND CLB_SANITIZE MATCHES "address")
+    if(NOT runtime STREQUAL "pocl" AND CLB_SANITIZE MATCHES "address")
       list(APPEND env ASAN_OPTIONS=detect_leaks=0:strict_string_checks=1)
     endif()
-    if(NOT CLB_WITH_CL)
+    if(NOT CLB_WITH_CL OR runtime IN_LIST CLB_RUNTIMES_SKIPPED)
       continue()
     elseif(runtime IN_LIST CLB_RUNTIMES_FOUND)
       clb_register(${name}.${runtime} COMMAND ${arg_COMMAND}
@@ -207,8 +211,6 @@ function(clb_criterion_test)
   clb_test_executable(test_${arg_NAME} SOURCES ${arg_SOURCES} LIBS ${arg_LIBS})
   target_include_directories(test_${arg_NAME} SYSTEM PRIVATE ${CLB_CRITERION_INCLUDE})
   target_link_libraries(test_${arg_NAME} PRIVATE ${CLB_CRITERION_LIBRARY})
-  # Criterion declares each test by a macro that makes an external function.
-  target_compile_options(test_${arg_NAME} PRIVATE -Wno-missing-prototypes -Wno-pedantic)
   set(serial "")
   if(arg_SERIAL)
     set(serial SERIAL)
@@ -287,5 +289,4 @@ function(clb_fuzzer)
     clb_register(fuzz_${arg_NAME} COMMAND fuzz_${arg_NAME} ${arg_CORPUS}
       TIMEOUT ${arg_TIMEOUT})
   endif()
-  target_compile_options(fuzz_${arg_NAME} PRIVATE -Wno-missing-prototypes)
 endfunction()
