@@ -47,20 +47,25 @@ file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/icd/none)
 foreach(runtime pocl rusticl oclgrind)
   set(dir ${PROJECT_BINARY_DIR}/icd/${runtime})
   file(MAKE_DIRECTORY ${dir})
-  file(REMOVE ${dir}/${runtime}.icd)
+  set(found FALSE)
+  # Written only when it differs: tests of this folder may be running.
   if(runtime STREQUAL "oclgrind")
     # Debian keeps it out of the vendor folder, as it is not for daily use.
     find_file(CLB_OCLGRIND_ICD liboclgrind-rt-icd.so
       PATHS /usr/lib/oclgrind /usr/lib/${CMAKE_LIBRARY_ARCHITECTURE}/oclgrind /usr/local/lib/oclgrind
       NO_DEFAULT_PATH)
     if(CLB_OCLGRIND_ICD)
-      file(WRITE ${dir}/oclgrind.icd "${CLB_OCLGRIND_ICD}\n")
+      set(found TRUE)
+      file(CONFIGURE OUTPUT ${dir}/oclgrind.icd CONTENT "${CLB_OCLGRIND_ICD}\n" @ONLY)
     endif()
   elseif(EXISTS /etc/OpenCL/vendors/${runtime}.icd)
+    set(found TRUE)
     file(COPY /etc/OpenCL/vendors/${runtime}.icd DESTINATION ${dir})
   endif()
-  if(EXISTS ${dir}/${runtime}.icd)
+  if(found)
     list(APPEND CLB_RUNTIMES_FOUND ${runtime})
+  else()
+    file(REMOVE ${dir}/${runtime}.icd)
   endif()
 endforeach()
 # ThreadSanitizer takes rusticl's and Oclgrind's own locking, which it does not
