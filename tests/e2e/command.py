@@ -581,6 +581,8 @@ def test_no_runtime():
     d = Run("devices", "--json").wait(1)
     events = d.checked(DEVICES)
     equal(last(events, "summary")["devices"], 0, "devices")
+    if last(events, "error")["code"] == "NOSYS":  # a build without OpenCL
+        return
     for hint in ("OCL_ICD_VENDORS", "POCL_CACHE_DIR"):
         check(hint in d.stderr(), "%s is not in %r" % (hint, d.stderr()))
     r = Run("recv", "tcp://127.0.0.1:1", "--json").wait(1)
