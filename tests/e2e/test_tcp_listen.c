@@ -164,8 +164,14 @@ static void refused(struct mini_loop *loop)
     CHECK_EQ(st.native, EADDRINUSE);
     CHECK(strstr(st.text, uri + 6) && strstr(st.text, "choose another port"));
     CHECK_EQ(second.log_lines, 1);
+    /* At once again, although a connection of the old one was closed by us and lingers. */
+    CHECK_EQ(TCP->accept_start(o.a), CLB_OK);
+    int fd = dial(AF_INET, port_of(uri));
+    CHECK_GE(fd, 0);
+    wait_for(loop, &o.accepted, 1);
+    drop_all(&o);
+    close(fd);
     TCP->accept_close(o.a);
-    /* At once again, although the old one had connections: SO_REUSEADDR. */
     CHECK_EQ(listen_at(loop, &o, uri + 6, other, &st), CLB_OK);
     CHECK(strcmp(uri, other) == 0);
     TCP->accept_close(o.a);
