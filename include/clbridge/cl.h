@@ -134,7 +134,7 @@ typedef struct clb_cl_device_params {
     struct clb_log log;
 } clb_cl_device_params;
 #ifndef __cplusplus
-#define clb_cl_device_params(...) \
+#define clb_cl_device_params(...)                                                                  \
     (&(const clb_cl_device_params){.struct_size = sizeof(clb_cl_device_params), __VA_ARGS__})
 #endif
 
@@ -226,7 +226,7 @@ typedef struct clb_cl_pool_params {
     struct clb_status *status; /* filled when the call fails; NULL = not wanted. Borrowed */
 } clb_cl_pool_params;
 #ifndef __cplusplus
-#define clb_cl_pool_params(...) \
+#define clb_cl_pool_params(...)                                                                    \
     (&(const clb_cl_pool_params){.struct_size = sizeof(clb_cl_pool_params), __VA_ARGS__})
 #endif
 

@@ -129,6 +129,8 @@ static void wait_turn(clb_cl_pool *pool, int64_t deadline, bool refill)
     int64_t until = deadline;
     struct timespec ts;
 
+    if (refill && until > clbi_cl_now() + REFILL_SLICE)
+        until = clbi_cl_now() + REFILL_SLICE;
     if (dev->caller_driven) {
         bool did;
         int64_t next;
@@ -140,15 +142,8 @@ static void wait_turn(clb_cl_pool *pool, int64_t deadline, bool refill)
         pthread_mutex_lock(&pool->lock);
         return;
     }
-    if (refill) {
-        pthread_mutex_unlock(&pool->lock);
+    if (refill)
         sem_post(&dev->wake);
-        pthread_mutex_lock(&pool->lock);
-        if (pool->free_list)
-            return;
-        if (until > clbi_cl_now() + REFILL_SLICE)
-            until = clbi_cl_now() + REFILL_SLICE;
-    }
     if (until == CLBI_CL_NEVER) {
         pthread_cond_wait(&pool->cond, &pool->lock);
         return;

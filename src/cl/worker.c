@@ -152,7 +152,7 @@ static void look(clb_cl_device *dev, struct clbi_slot *work)
     for (slot = work; slot; slot = slot->next_work) {
         bool marked = slot->marked || w->net || w->polling || w->over;
 
-        if (slot->fence && slot->fence->woken)
+        if ((slot->fence && slot->fence->woken) || slot->w_state == CLBI_SLOT_EMPTY)
             marked = true;
         if (!marked)
             continue;
