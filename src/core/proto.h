@@ -13,6 +13,18 @@
  *             writes: clbi_proto_write_begin() gives the header, the owner sends header + payload in
  *             one gather send and calls clbi_proto_write_sent() when the last byte is out.
  * Time:       clbi_proto_next_deadline(), clbi_proto_expire().
+ *
+ * Where the wire's description leaves a choice:
+ *  - A WRITE of 0 bytes fits any window, also one of 0, and takes one of the 64 packets.
+ *  - An answer that comes after its request was forgotten changes nothing, also an ack of CREATE:
+ *    trying again makes the peer name the half that it has. A host takes the id that it then
+ *    names, unless another name has it or the peer's half of this name has a different one.
+ *  - 16 unasked answers, or writes to unknown streams, are ignored; the next one drops the link.
+ *    Once the peer is known not to answer releases in time, its answers to those are not counted.
+ *  - An id whose half ended without an ack is handed out again as late as possible.
+ *  - A WRITE that the peer refuses gives its credit back; one that is not answered keeps it used.
+ *  - An event may be the last thing of its entry: one that is not pinned can be gone (not `used`)
+ *    when PEER_CLOSED, HALF_CLOSED or REFUSED is reported, and its index is given to a new name.
  */
 #ifndef CLBI_PROTO_H
 #define CLBI_PROTO_H

@@ -405,6 +405,43 @@ Test(rules, request_ids_wrap_below_the_largest_and_skip_pending_ones)
     cr_assert_eq(rig_write(&r, s, 1, 4), 13);
 }
 
+Test(rules, request_ids_skip_forgotten_ones)
+{
+    struct rig r;
+    struct clbi_proto_event ev;
+    int s;
+
+    rig_up(&r, CLB_ROLE_HOST);
+    s = rig_open_out(&r, "s", 1024, 0);
+    r.p.next_id = 20;
+    rig_write(&r, s, 1, 0);
+    cr_assert(clbi_proto_expire(&r.p, r.now + 10 * RIG_SEC, &ev));
+    r.p.next_id = 20;
+    cr_assert_eq(rig_write(&r, s, 1, 1), 21, "a late answer to 20 would be taken for this one's");
+}
+
+/* --- misuse by the owner: harmless --- */
+
+Test(rules, calls_that_make_no_sense_change_nothing)
+{
+    struct rig r;
+    uint8_t hdr[CLBI_WIRE_HEADER];
+    int s;
+
+    rig_up(&r, CLB_ROLE_HOST);
+    clbi_proto_payload_done(&r.p);
+    clbi_proto_detach(&r.p, 3);
+    clbi_proto_close(&r.p, -1);
+    clbi_proto_create(&r.p, CLBI_MAX_STREAMS, 64, r.now);
+    cr_assert_eq(clbi_proto_attach(&r.p, "0123456789012345678901234567890123456789012345678912"),
+                 -1);
+    cr_assert_null(rig_out(&r));
+    s = rig_open_out(&r, "s", 64, 0);
+    clbi_proto_write_begin(&r.p, s, 65, 1, r.now, hdr);
+    cr_assert(r.p.failed, "a write without credit never goes out");
+    cr_assert_eq(r.p.stream[s].out_fill, 0);
+}
+
 /* --- what goes out, and when --- */
 
 Test(rules, at_most_16_unanswered)
