@@ -249,6 +249,10 @@ static void expire_requests(clb_link *link, int64_t now)
         if (!any) {
             return;
         }
+        if (ev.kind == CLBI_EV_RESET_DONE && link->close_deadline == CLBI_NEVER) {
+            clbi_link_begin_close(link); /* an end never hangs on the peer's answer */
+            return;
+        }
     }
 }
 
@@ -283,6 +287,9 @@ static void look_at_progress(clb_link *link, int64_t now)
     }
     if (rx_paused(link)) {
         link->last_rx_ns = now;
+    }
+    if (link->rx.state == CLBI_RX_HEADER && !rx_in_progress(link)) {
+        link->rx.progress_ns = now; /* between headers nothing has to move */
     }
 }
 
@@ -346,6 +353,7 @@ static void update_deadline(clb_link *link)
         }
         d = earlier(alive, clbi_add_ns(link->last_rx_ns, cfg->idle_timeout_ns));
     }
+    /* The transport does not tell the first byte of a header: this is also how often we look. */
     if (rx_in_progress(link) || link->rx.state == CLBI_RX_HEADER) {
         d = earlier(d, clbi_add_ns(link->rx.progress_ns, cfg->progress_timeout_ns));
     }
