@@ -65,6 +65,7 @@ struct clbi_write {
     uint64_t token;
     enum clbi_write_state state;
     int result;
+    bool answered; /* with `result`, before the last byte was out */
     int64_t queued_ns;
     bool waited_credit;
 };

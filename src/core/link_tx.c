@@ -32,6 +32,14 @@ void clbi_write_answered(clb_link *link, int index, uint64_t token, int result)
         return;
     }
     s->stats.acked += result == CLB_OK;
+    for (struct clbi_write *op = s->writes; op; op = op->next) {
+        if (op->token == token && op->state == CLBI_WRITE_SENDING) {
+            /* A hasty peer. The transport still reads the memory: clbi_tx_done ends it. */
+            op->answered = true;
+            op->result = result;
+            return;
+        }
+    }
     if (s->unacked > 0) {
         s->unacked--;
     }
@@ -110,10 +118,12 @@ void clbi_tx_done(clb_link *link, size_t bytes, const struct clb_status *failure
         } else {
             clbi_proto_write_sent(&link->proto, op->token, now);
             op->state = CLBI_WRITE_SENT;
-            s->unacked++;
+            s->unacked += !op->answered;
             s->stats.written++;
             s->stats.written_bytes += op->bytes;
-            if (end != CLBI_END_NONE) {
+            if (op->answered) {
+                finish_write(op, op->result);
+            } else if (end != CLBI_END_NONE) {
                 finish_write(op, clbi_end_error(end));
             } else if (s->write_async) {
                 finish_write(op, CLB_OK);
