@@ -11,13 +11,13 @@
 
 static int failures;
 
-#define EXPECT_EQ(a, b)                                                                     \
-    do {                                                                                    \
-        long long a_ = (long long)(a), b_ = (long long)(b);                                 \
-        if (a_ != b_) {                                                                     \
-            fprintf(stderr, "line %d: %s is %lld, %s is %lld\n", __LINE__, #a, a_, #b, b_); \
-            failures++;                                                                     \
-        }                                                                                   \
+#define EXPECT_EQ(a, b)                                                                            \
+    do {                                                                                           \
+        long long a_ = (long long)(a), b_ = (long long)(b);                                        \
+        if (a_ != b_) {                                                                            \
+            fprintf(stderr, "line %d: %s is %lld, %s is %lld\n", __LINE__, #a, a_, #b, b_);        \
+            failures++;                                                                            \
+        }                                                                                          \
     } while (0)
 
 /* Three guard bytes on either side of an odd address: nothing else may be read or written. */
