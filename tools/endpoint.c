@@ -131,6 +131,7 @@ enum endpoint_result endpoint_open(struct endpoint *e, struct report *r)
     link.loop = e->loop;
     link.log = report_log(e->verbose);
     link.idle_timeout_ns = e->idle_timeout_ns;
+    link.first_open_ns = e->first_open_ns;
     result = e->listen ? listen_for_one(e, r, &link) : connect_to(e, r, &link);
     if (result != ENDPOINT_UP)
         return result;

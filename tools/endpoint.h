@@ -15,6 +15,7 @@ struct endpoint {
     bool listen;             /* device role */
     int64_t timeout_ns;      /* until a link that we open is up */
     int64_t idle_timeout_ns; /* 0 = the library's */
+    int64_t first_open_ns;   /* 0 = the library's */
     bool verbose;
     struct io_thread io;
     clb_loop *loop;

@@ -12,6 +12,9 @@
 
 #define OPT(field) offsetof(struct recv_options, field)
 #define NS_PER_MS 1000000
+/* The pool is made between announcement and opening: frames wait in the socket that long rather than
+ * be copied, but not until the peer takes its write for stuck (10 s). */
+#define FIRST_OPEN_NS (INT64_C(8000) * NS_PER_MS)
 
 static const struct arg_opt opts[] = {
     {"listen", ARG_STR, OPT(listen), "URI", "wait for one peer there (device role)", NULL, 0, 0},
@@ -227,6 +230,7 @@ static void set_up(struct recv_run *r, const char *memory)
     r->endpoint.listen = o->listen != NULL;
     r->endpoint.timeout_ns = o->timeout_ns;
     r->endpoint.idle_timeout_ns = o->idle_timeout_ns;
+    r->endpoint.first_open_ns = FIRST_OPEN_NS;
     r->endpoint.verbose = o->verbose;
     verify_init(&r->verify, (enum verify_mode)o->verify,
                 r->setup.has_image ? &r->setup.image : NULL, o->seed);
