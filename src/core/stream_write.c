@@ -21,13 +21,16 @@ static int startable(const clb_link *link, const clb_stream *s, size_t bytes)
         return s->refuse_err;
     }
     const struct clbi_proto_stream *ps = &link->proto.stream[s->index];
-    if (ps->out == CLBI_HALF_OPEN) {
-        return clbi_proto_write_check(&link->proto, s->index, bytes);
+    if (ps->out == CLBI_HALF_OPEN && !ps->out_close_wanted) {
+        int r = clbi_proto_write_check(&link->proto, s->index, bytes);
+        return r == CLB_ERR_STATE ? CLB_ERR_AGAIN : r; /* the link ends; its state tells in a moment */
     }
-    return bytes > ps->out_want ? CLB_ERR_TOOBIG : CLB_ERR_AGAIN; /* CREATE is not answered yet */
+    /* CREATE is not answered yet, or waits until the half of an earlier handle is closed. */
+    return bytes > ps->out_want ? CLB_ERR_TOOBIG : CLB_ERR_AGAIN;
 }
 
-/* lock held; a write that has not started leaves the queue */
+/* lock held; a write that waits for its start leaves the queue, or one that waits for its answer:
+ * nobody uses the caller's memory in either state */
 static void withdraw(struct clbi_write *op)
 {
     clb_stream *s = op->stream;
@@ -42,13 +45,37 @@ static void withdraw(struct clbi_write *op)
     }
 }
 
+/* lock held */
+static bool any_queued(const clb_stream *s)
+{
+    for (const struct clbi_write *op = s->writes; op; op = op->next) {
+        if (op->state == CLBI_WRITE_QUEUED) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* lock held; why a write must not go on waiting, CLB_OK = it may */
+static int hopeless(const clb_link *link, const struct clbi_write *op)
+{
+    clb_stream *s = op->stream;
+    if (op->state == CLBI_WRITE_SENT) {
+        return s->closing ? CLB_ERR_CLOSED : CLB_OK;
+    }
+    if (op->state != CLBI_WRITE_QUEUED) {
+        return CLB_OK;
+    }
+    int err = startable(link, s, op->bytes);
+    return err == CLB_ERR_NOBUFS || err == CLB_ERR_AGAIN ? CLB_OK : err;
+}
+
 /* lock held, dropped while waiting */
 static int run_write(clb_link *link, clb_stream *s, struct clbi_write *op, int64_t timeout_ns)
 {
     int64_t deadline = clbi_deadline(timeout_ns);
     if (timeout_ns == 0) {
-        int r = s->writes && s->writes->state == CLBI_WRITE_QUEUED ? CLB_ERR_AGAIN
-                                                                   : startable(link, s, op->bytes);
+        int r = any_queued(s) ? CLB_ERR_AGAIN : startable(link, s, op->bytes);
         if (r < 0) {
             return r == CLB_ERR_NOBUFS ? CLB_ERR_AGAIN : r;
         }
@@ -61,11 +88,12 @@ static int run_write(clb_link *link, clb_stream *s, struct clbi_write *op, int64
     clbi_link_kick(link);
     while (op->state != CLBI_WRITE_DONE) {
         bool queued = op->state == CLBI_WRITE_QUEUED;
-        if (queued && s->closing) {
+        int err = hopeless(link, op);
+        if (err < 0) {
             withdraw(op);
-            return CLB_ERR_CLOSED;
+            return err;
         }
-        int err = clbi_link_wait(link, &s->cond, queued ? deadline : CLBI_NEVER);
+        err = clbi_link_wait(link, &s->cond, queued ? deadline : CLBI_NEVER);
         if (err < 0 && op->state == CLBI_WRITE_QUEUED) {
             withdraw(op);
             return err;
