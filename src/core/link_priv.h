@@ -27,6 +27,7 @@
 #include "transport.h"
 
 #define CLBI_SPILL_CACHE 4
+#define CLBI_SPILL_ALIGN 64u
 
 /* Why a call must stop waiting. */
 enum clbi_end { CLBI_END_NONE, CLBI_END_CLOSED, CLBI_END_LOST };

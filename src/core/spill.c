@@ -7,7 +7,6 @@
 
 #include "link_priv.h"
 
-#define SPILL_ALIGN 64u
 /* A kept block serves a request that is not much smaller: tiny packets must not sit on frames. */
 #define MAX_WASTE 4u
 
@@ -15,14 +14,14 @@ int clbi_spill_alloc(clb_link *link, size_t size, struct clb_buf *out)
 {
     for (int i = 0; i < CLBI_SPILL_CACHE; i++) {
         size_t have = link->spill[i].size;
-        if (link->spill[i].data && have >= size && have / MAX_WASTE <= size + SPILL_ALIGN) {
+        if (link->spill[i].data && have >= size && have / MAX_WASTE <= size + CLBI_SPILL_ALIGN) {
             *out = (struct clb_buf){.data = link->spill[i].data, .size = have};
             link->spill[i].data = NULL;
             return CLB_OK;
         }
     }
-    size_t bytes = (size + SPILL_ALIGN) & ~(size_t)(SPILL_ALIGN - 1);
-    void *data = clbi_aligned_alloc(SPILL_ALIGN, bytes);
+    size_t bytes = (size + CLBI_SPILL_ALIGN) & ~(size_t)(CLBI_SPILL_ALIGN - 1);
+    void *data = clbi_aligned_alloc(CLBI_SPILL_ALIGN, bytes);
     if (!data) {
         return CLB_ERR_NOMEM;
     }

@@ -148,6 +148,7 @@ static clb_stream *make_stream(clb_link *link, const clb_stream_params *p, int *
             free(s);
             return NULL;
         }
+        s->own_pool = s->own_pool && s->align <= CLBI_SPILL_ALIGN;
     }
     if (s->allocator.ref) {
         s->allocator.ref(s->allocator.opaque);
