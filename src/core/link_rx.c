@@ -83,7 +83,12 @@ static void payload_done(clb_link *link)
             p->stream = s;
             clbi_stream_ref(s);
             p->spill_pending = !s->own_pool;
+            p->image = s->image;
             s->stats.spilled++;
+            /* The handle took the packet for one that had gone before it. */
+            if (s->expect_seq > p->info.seq) {
+                s->expect_seq = p->info.seq;
+            }
         }
         count_arrival(s, p->wire_size);
         enqueue(link, s, p, &dropped);
