@@ -74,8 +74,8 @@ typedef struct clb_depthai_parse_params {
     enum clb_depthai_release release; /* selects the numbers of the object types; 0 = any */
 } clb_depthai_parse_params;
 #ifndef __cplusplus
-#define clb_depthai_parse_params(...)                                                   \
-    (&(const clb_depthai_parse_params){.struct_size = sizeof(clb_depthai_parse_params), \
+#define clb_depthai_parse_params(...)                                                              \
+    (&(const clb_depthai_parse_params){.struct_size = sizeof(clb_depthai_parse_params),            \
                                        __VA_ARGS__})
 #endif
 
@@ -112,8 +112,8 @@ typedef struct clb_depthai_write_params {
     size_t transformation_size; /* bytes */
 } clb_depthai_write_params;
 #ifndef __cplusplus
-#define clb_depthai_write_params(...)                                                   \
-    (&(const clb_depthai_write_params){.struct_size = sizeof(clb_depthai_write_params), \
+#define clb_depthai_write_params(...)                                                              \
+    (&(const clb_depthai_write_params){.struct_size = sizeof(clb_depthai_write_params),            \
                                        __VA_ARGS__})
 #endif
 

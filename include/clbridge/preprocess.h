@@ -102,7 +102,7 @@ typedef struct clb_preprocess_params {
     enum clb_preprocess_rotate rotate; /* 0 = none */
 } clb_preprocess_params;
 #ifndef __cplusplus
-#define clb_preprocess_params(...) \
+#define clb_preprocess_params(...)                                                                 \
     (&(const clb_preprocess_params){.struct_size = sizeof(clb_preprocess_params), __VA_ARGS__})
 #endif
 
@@ -132,7 +132,7 @@ typedef struct clb_preprocess_geometry {
  * @owner *out by the caller; it may outlive the device's handle. params NULL = all defaults; copied.
  * @thread any. @blocks while the runtime compiles: up to a second or more without its cache.
  * @return CLB_OK; INVAL (contradictory layout or parameter), TOOBIG (sizes overflow), NOSYS (not in
- *         this version), NOMEM, CL.
+ *         this version), TIMEOUT (the first run did not end within 30 s), NOMEM, CL.
  */
 CLB_API CLB_NODISCARD int clb_preprocess_create(clb_preprocess **out, clb_cl_device *dev,
                                                 const clb_preprocess_params *params);
@@ -148,8 +148,8 @@ CLB_API CLB_NODISCARD int clb_preprocess_create(clb_preprocess **out, clb_cl_dev
  * @thread any; runs of one recipe take turns while enqueuing. @blocks no.
  * @return CLB_OK; INVAL (NULL, unknown or contradictory image, tensor is no memory object or the
  *         frame itself), TOOBIG (image does not fit the frame, result does not fit the tensor), NOSYS
- *         (the frame's format), CL. When the use could not be recorded the call waits for the
- *         kernel instead: the buffer is never written under it.
+ *         (the frame's format), CL. When the use could not be recorded, the call waits for the
+ *         kernel (2 s at most) and the frame's buffer is replaced: it is never written under it.
  */
 CLB_API int clb_preprocess_run(clb_preprocess *pp, cl_command_queue queue, clb_cl_frame *frame,
                                cl_mem tensor, size_t byte_offset, cl_event *done);

@@ -152,12 +152,12 @@ Test(image, contradictory_layouts)
     cr_assert_eq(clb_image_check(&good, plenty), CLB_OK);
     cr_expect_eq(clb_image_check(NULL, plenty), CLB_ERR_INVAL);
     cr_expect_eq(clb_image_bytes(NULL), 0);
-#define BAD(field, value, expected)                                                       \
-    do {                                                                                  \
-        img = good;                                                                       \
-        img.field = value;                                                                \
-        cr_expect_eq(clb_image_check(&img, plenty), expected, #field " = " #value ": %d", \
-                     clb_image_check(&img, plenty));                                      \
+#define BAD(field, value, expected)                                                                \
+    do {                                                                                           \
+        img = good;                                                                                \
+        img.field = value;                                                                         \
+        cr_expect_eq(clb_image_check(&img, plenty), expected, #field " = " #value ": %d",          \
+                     clb_image_check(&img, plenty));                                               \
     } while (0)
     BAD(width, 0, CLB_ERR_INVAL);
     BAD(height, 0, CLB_ERR_INVAL);
