@@ -48,6 +48,7 @@ static struct clbi_transport *tcp_new(const struct clbi_transport_env *env)
     t->fd = -1;
     t->budget = CLBI_TCP_BUDGET;
     t->attempt_end = CLBI_NEVER;
+    t->open_told = CLBI_PENDING;
     t->watch = (struct clbi_watch){.fd = -1, .cb = socket_event, .priv = t};
     t->resolve_watch = (struct clbi_watch){.fd = -1, .cb = resolved_event, .priv = t};
     t->defer = (struct clbi_defer){.fn = deferred, .priv = t};
@@ -136,6 +137,15 @@ static void up(struct clbi_transport *t)
     t->state = ST_UP;
 }
 
+static int give_up(struct clbi_transport *t, int rc)
+{
+    drop_socket(t);
+    drop_addrs(t);
+    t->attempt_end = CLBI_NEVER;
+    t->state = ST_DEAD;
+    return rc;
+}
+
 /* Tries one address after the other from t->addr on. CLBI_DONE: connected; CLBI_PENDING; else the
  * code of the last failure, which t->failure describes. */
 static int try_addresses(struct clbi_transport *t)
@@ -176,11 +186,7 @@ static int try_addresses(struct clbi_transport *t)
         t->attempt_end = ai->ai_next ? clbi_add_ns(clbi_now_ns(), ATTEMPT_NS) : CLBI_NEVER;
         return CLBI_PENDING;
     }
-    drop_socket(t);
-    drop_addrs(t);
-    t->attempt_end = CLBI_NEVER;
-    t->state = ST_DEAD;
-    return rc;
+    return give_up(t, rc);
 }
 
 static void report_open(struct clbi_transport *t, int rc)
@@ -194,17 +200,20 @@ static void report_open(struct clbi_transport *t, int rc)
     }
 }
 
-static void next_address(struct clbi_transport *t, int native)
+/* From inside a call, where callbacks are not allowed. */
+static void report_open_later(struct clbi_transport *t, int rc)
+{
+    t->open_told = rc;
+    if (rc != CLBI_PENDING)
+        t->env.loop_ops->defer(t->env.loop, &t->defer);
+}
+
+/* The current address failed; results as try_addresses(). */
+static int next_address(struct clbi_transport *t, int native)
 {
     fail_connect(t, native);
-    if (t->addr->ai_next) {
-        t->addr = t->addr->ai_next;
-        report_open(t, try_addresses(t));
-        return;
-    }
-    drop_socket(t);
-    drop_addrs(t);
-    report_open(t, t->failure.err);
+    t->addr = t->addr->ai_next;
+    return t->addr ? try_addresses(t) : give_up(t, t->failure.err);
 }
 
 static void connect_event(struct clbi_transport *t, uint32_t events)
@@ -220,11 +229,11 @@ static void connect_event(struct clbi_transport *t, uint32_t events)
         if (err == 0 && (events & (EPOLLERR | EPOLLHUP)))
             err = ECONNRESET;
         if (err)
-            next_address(t, err);
+            report_open(t, next_address(t, err));
         return; /* no error: woken too early */
     }
     if (is_mirror(t->fd)) {
-        next_address(t, ECONNREFUSED);
+        report_open(t, next_address(t, ECONNREFUSED));
         return;
     }
     up(t);
@@ -275,7 +284,7 @@ static void tcp_dispatch(struct clbi_transport *t, int64_t now)
 {
     if (t->state != ST_CONNECTING || now < t->attempt_end)
         return;
-    next_address(t, ETIMEDOUT);
+    report_open_later(t, next_address(t, ETIMEDOUT));
 }
 
 static int tcp_open(struct clbi_transport **out, const struct clbi_transport_env *env,
@@ -308,10 +317,7 @@ static int tcp_open(struct clbi_transport **out, const struct clbi_transport_env
             tcp_free(t);
             return rc;
         }
-        if (rc == CLBI_DONE) {
-            t->opened_at_once = true;
-            env->loop_ops->defer(env->loop, &t->defer);
-        }
+        report_open_later(t, rc);
     } else if (target.bracketed) {
         tcp_free(t);
         return clbi_fail(st, &env->log, CLB_ERR_INVAL, CLB_DOMAIN_NONE, 0,
@@ -443,9 +449,10 @@ static void deferred(void *priv)
         t->rx.segs = NULL;
         t->rx.canceled = false;
         t->env.on_recv(t->env.owner, t->rx.done, &canceled);
-    } else if (t->opened_at_once && !closing) {
-        t->opened_at_once = false;
-        t->env.on_open(t->env.owner, NULL);
+    } else if (t->open_told != CLBI_PENDING && !closing) {
+        int rc = t->open_told;
+        t->open_told = CLBI_PENDING;
+        report_open(t, rc);
     }
     /* A close() from inside that callback has queued us again. */
     if (!closing)

@@ -63,7 +63,7 @@ struct clbi_transport {
     struct addrinfo *addrs, *addr; /* all, and the one being tried */
     int64_t attempt_end;           /* when the next one gets its turn, CLBI_NEVER = not */
     struct clb_status failure;     /* of the last attempt */
-    bool opened_at_once;           /* on_open comes from the defer */
+    int open_told; /* result that on_open gets from the defer; CLBI_PENDING = none */
 
     struct tcp_rx rx;
     struct tcp_tx tx;

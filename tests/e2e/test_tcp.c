@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The TCP transport alone, on a loop of the test's own, against raw sockets. recvmsg, sendmsg and
- * accept4 are wrapped: calls are counted, interrupted and cut short.
+ * The TCP transport alone, on a loop of the test's own, against raw sockets. recvmsg and
+ * sendmsg are wrapped: calls are counted, interrupted and cut short; getaddrinfo knows names of its own.
  */
 #include "check.h"
 #include "mini_loop.h"
@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <signal.h>
 #include <sys/socket.h>
@@ -71,6 +72,32 @@ ssize_t __wrap_sendmsg(int fd, const struct msghdr *msg, int flags)
     send_calls++;
     check_size(msg);
     return __real_sendmsg(fd, msg, flags);
+}
+
+/* Names of the test's own: "several" has the two addresses below, "slow" takes its time to fail. */
+static char several[2][64];
+
+int __real_getaddrinfo(const char *host, const char *port, const struct addrinfo *hints,
+                       struct addrinfo **out);
+int __wrap_getaddrinfo(const char *host, const char *port, const struct addrinfo *hints,
+                       struct addrinfo **out);
+
+int __wrap_getaddrinfo(const char *host, const char *port, const struct addrinfo *hints,
+                       struct addrinfo **out)
+{
+    if (hints->ai_flags & AI_NUMERICHOST)
+        return __real_getaddrinfo(host, port, hints, out);
+    if (strcmp(host, "slow") == 0) {
+        check_sleep_ms(200);
+        return EAI_AGAIN;
+    }
+    if (strcmp(host, "several") != 0)
+        return __real_getaddrinfo(host, port, hints, out);
+    for (int i = 0; i < 2; i++) {
+        CHECK_EQ(__real_getaddrinfo("127.0.0.1", strchr(several[i], ':') + 1, hints, out), 0);
+        out = &(*out)->ai_next;
+    }
+    return 0;
 }
 
 /* ---- the owner of a transport ---------------------------------------------------------------- */
@@ -423,6 +450,96 @@ static void close_while_opening(struct mini_loop *loop)
     end_close(&e);
     CHECK_EQ(e.opened, 0);
     close(l);
+}
+
+/* Addresses are tried in turn: past one that refuses, and past one that is silent. */
+static void several_addresses(struct mini_loop *loop)
+{
+    struct end e = {.loop = loop};
+    struct clbi_transport_env env = env_of(&e);
+    struct clb_status st;
+    clb_link_info info = {0};
+    struct sockaddr_storage ss;
+    socklen_t len = sizeof ss;
+    int dead = listen_at(AF_INET, 1, several[0], sizeof several[0]), good, silent, filler[4], peer;
+
+    good = listen_at(AF_INET, 4, several[1], sizeof several[1]);
+    close(dead);
+    CHECK_EQ(TCP->open(&e.t, &env, "several", &st), CLB_OK);
+    UNTIL(loop, e.opened);
+    CHECK_EQ(e.open_st.err, CLB_OK);
+    TCP->get_info(e.t, &info);
+    CHECK(strcmp(info.peer, several[1]) == 0);
+    peer = accept4(good, NULL, NULL, SOCK_CLOEXEC);
+    end_close(&e);
+    close(peer);
+
+    silent = listen_at(AF_INET, 0, several[0], sizeof several[0]);
+    CHECK_EQ(getsockname(silent, (struct sockaddr *)&ss, &len), 0);
+    for (int i = 0; i < 4; i++) {
+        filler[i] = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+        (void)!connect(filler[i], (struct sockaddr *)&ss, len);
+    }
+    e = (struct end){.loop = loop};
+    CHECK_EQ(TCP->open(&e.t, &env, "several", &st), CLB_OK);
+    for (int i = 0; i < 500 && TCP->next_deadline(e.t) == INT64_MAX; i++)
+        mini_loop_step(loop, 10);
+    CHECK_GT(INT64_MAX, TCP->next_deadline(e.t));
+    TCP->dispatch(e.t, TCP->next_deadline(e.t) - 1);
+    settle(loop);
+    CHECK_EQ(e.opened, 0);
+    TCP->dispatch(e.t, TCP->next_deadline(e.t));
+    CHECK_EQ(e.opened, 0);
+    CHECK_EQ(TCP->next_deadline(e.t), INT64_MAX);
+    UNTIL(loop, e.opened);
+    CHECK_EQ(e.open_st.err, CLB_OK);
+    peer = accept4(good, NULL, NULL, SOCK_CLOEXEC);
+    end_close(&e);
+    close(peer);
+
+    /* All fail: the last one is reported, and not from inside the call that finds out. */
+    close(good);
+    e = (struct end){.loop = loop};
+    CHECK_EQ(TCP->open(&e.t, &env, "several", &st), CLB_OK);
+    for (int i = 0; i < 500 && TCP->next_deadline(e.t) == INT64_MAX; i++)
+        mini_loop_step(loop, 10);
+    TCP->dispatch(e.t, TCP->next_deadline(e.t));
+    CHECK_EQ(e.opened, 0);
+    UNTIL(loop, e.opened);
+    CHECK_EQ(e.open_st.err, CLB_ERR_IO);
+    end_close(&e);
+    for (int i = 0; i < 4; i++)
+        close(filler[i]);
+    close(silent);
+    e = (struct end){.loop = loop};
+    CHECK_EQ(TCP->open(&e.t, &env, "several", &st), CLB_OK);
+    UNTIL(loop, e.opened);
+    CHECK_EQ(e.open_st.err, CLB_ERR_IO);
+    CHECK(strstr(e.open_st.text, several[1]));
+    end_close(&e);
+    CHECK_EQ(e.opened, 1);
+}
+
+/* The resolver cannot be stopped: nobody waits for it, and what it brings is thrown away. */
+static void slow_resolver(struct mini_loop *loop)
+{
+    struct end e = {.loop = loop};
+    struct clbi_transport_env env = env_of(&e);
+    struct clb_status st;
+
+    CHECK_EQ(TCP->open(&e.t, &env, "slow", &st), CLB_OK);
+    CHECK_EQ(e.opened, 0);
+    UNTIL(loop, e.opened);
+    CHECK_EQ(e.open_st.err, CLB_ERR_NODEV);
+    CHECK_EQ(e.open_st.native, EAI_AGAIN);
+    end_close(&e);
+
+    e = (struct end){.loop = loop};
+    CHECK_EQ(TCP->open(&e.t, &env, "slow", &st), CLB_OK);
+    end_close(&e);
+    check_sleep_ms(250);
+    settle(loop);
+    CHECK_EQ(e.opened, 0);
 }
 
 /* ---- receiving ------------------------------------------------------------------------------- */
@@ -1116,6 +1233,8 @@ int main(void)
     bad_addresses(&loop);
     unresolvable(&loop);
     close_while_opening(&loop);
+    several_addresses(&loop);
+    slow_resolver(&loop);
     adopt_checks(&loop);
     cuts(&loop);
     ahead_saves_calls(&loop);
