@@ -215,8 +215,16 @@ int clbi_link_wait(clb_link *link, pthread_cond_t *cond, int64_t deadline)
 void clbi_slot_collect(clb_link *link, int index)
 {
     struct clbi_slot *slot = &link->slot[index];
-    if (!slot->stream && slot->unopened.len == 0 && !link->proto.stream[index].used) {
+    bool marked = slot->announce_order || slot->closed_once || slot->seq;
+    if (marked && !slot->stream && slot->unopened.len == 0 && !link->proto.stream[index].used) {
         *slot = (struct clbi_slot){0};
+    }
+}
+
+void clbi_slots_collect(clb_link *link)
+{
+    for (int i = 0; i < CLBI_MAX_STREAMS; i++) {
+        clbi_slot_collect(link, i);
     }
 }
 

@@ -223,7 +223,10 @@ enum clbi_end clbi_link_end(const clb_link *link);
 int clbi_end_error(enum clbi_end end);
 void clbi_link_kick(clb_link *link);
 void clbi_link_wake_all(clb_link *link);
+/* lock held; forgets what belonged to an entry that the protocol machine has given up: before the
+ * machine may give it to another name, all of them */
 void clbi_slot_collect(clb_link *link, int index);
+void clbi_slots_collect(clb_link *link);
 int clbi_link_default_allocator(clb_link *link, struct clb_allocator *out, bool *own_pool);
 void *clbi_link_calloc(clb_link *link, size_t size);
 

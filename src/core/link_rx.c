@@ -497,6 +497,7 @@ static void header_done(clb_link *link)
     link->rx.state = CLBI_RX_NEXT;
     pthread_mutex_lock(&link->lock);
     link->rx_bytes += CLBI_WIRE_HEADER;
+    clbi_slots_collect(link);
     clbi_proto_header(&link->proto, link->rx.header, now, ev);
     bool of_stream = ev->stream >= 0 && ev->kind != CLBI_EV_PAYLOAD && ev->kind != CLBI_EV_FAIL;
     if (of_stream) {

@@ -257,6 +257,7 @@ int clb_stream_open(clb_stream **out, clb_link *link, const clb_stream_params *p
     int index;
     err = find_entry(link, p.name, deadline, &index);
     if (err == CLB_OK) {
+        clbi_slots_collect(link);
         index = clbi_proto_attach(&link->proto, p.name ? p.name : link->proto.stream[index].name);
         err = index < 0 ? CLB_ERR_TOOBIG : CLB_OK;
     }
