@@ -5,10 +5,9 @@
 #include "log.h"
 #include "transport.h"
 
-static int absent_open(const struct clbi_transport_env *env, const char *scheme,
-                       struct clb_status *st)
+static int absent(const struct clb_log *log, const char *scheme, struct clb_status *st)
 {
-    return clbi_fail(st, env ? &env->log : NULL, CLB_ERR_NOSYS, CLB_DOMAIN_NONE, 0,
+    return clbi_fail(st, log, CLB_ERR_NOSYS, CLB_DOMAIN_NONE, 0,
                      "%s:// is not in this build of clbridge", scheme);
 }
 
@@ -18,7 +17,7 @@ static int tcp_open(struct clbi_transport **out, const struct clbi_transport_env
 {
     (void)out;
     (void)address;
-    return absent_open(env, "tcp", st);
+    return absent(&env->log, "tcp", st);
 }
 
 static int tcp_adopt(struct clbi_transport **out, const struct clbi_transport_env *env, int fd,
@@ -26,7 +25,19 @@ static int tcp_adopt(struct clbi_transport **out, const struct clbi_transport_en
 {
     (void)out;
     (void)fd;
-    return absent_open(env, "tcp", st);
+    return absent(&env->log, "tcp", st);
+}
+
+static int tcp_listen(struct clbi_acceptor **out, const struct clbi_acceptor_env *env,
+                      const char *address, int64_t deadline, char *uri, size_t uri_cap,
+                      struct clb_status *st)
+{
+    (void)out;
+    (void)address;
+    (void)deadline;
+    (void)uri;
+    (void)uri_cap;
+    return absent(&env->log, "tcp", st);
 }
 
 const struct clbi_transport_ops clbi_tcp_ops = {
@@ -35,6 +46,7 @@ const struct clbi_transport_ops clbi_tcp_ops = {
     .limits = {.packet_bytes = 1},
     .open = tcp_open,
     .adopt = tcp_adopt,
+    .listen = tcp_listen,
 };
 #endif
 
@@ -44,7 +56,7 @@ static int usb_open(struct clbi_transport **out, const struct clbi_transport_env
 {
     (void)out;
     (void)address;
-    return absent_open(env, "usb", st);
+    return absent(&env->log, "usb", st);
 }
 
 const struct clbi_transport_ops clbi_usb_ops = {
@@ -60,7 +72,7 @@ static int local_open(struct clbi_transport **out, const struct clbi_transport_e
 {
     (void)out;
     (void)address;
-    return absent_open(env, "local", st);
+    return absent(&env->log, "local", st);
 }
 
 const struct clbi_transport_ops clbi_local_ops = {
