@@ -293,6 +293,7 @@ int clbi_cl_device_create_with(const struct clbi_cl_fns *fns, clb_cl_device **ou
         free(dev);
         return clbi_cl_fail(p.status, &p.log, CLB_ERR_NOMEM, 0, "out of memory for a device");
     }
+    atomic_init(&dev->callbacks, 1);
     dev->log = p.log;
     dev->caller_driven = p.caller_driven != 0;
     pthread_mutex_init(&dev->lock, NULL);
@@ -526,7 +527,7 @@ void clbi_cl_device_free(clb_cl_device *dev)
      * status of their event, and even than a clFinish(). */
     while (atomic_load(&dev->inside) > 0)
         nanosleep(&nap, NULL);
-    while (atomic_load(&dev->callbacks) > 0 && clbi_cl_now() < deadline)
+    while (atomic_load(&dev->callbacks) > 1 && clbi_cl_now() < deadline)
         nanosleep(&nap, NULL);
     for (i = 0; i < CLBI_CL_MAX_QUEUES; i++)
         if (dev->reg[i].queue)
@@ -539,12 +540,16 @@ void clbi_cl_device_free(clb_cl_device *dev)
         fns->ReleaseCommandQueue(dev->queue);
     if (dev->context)
         fns->ReleaseContext(dev->context);
-    if (atomic_load(&dev->callbacks) > 0) {
-        clbi_cl_log(&dev->log, CLB_LOG_WARN,
-                    "%u event callbacks never came: what they point at is left behind",
-                    atomic_load(&dev->callbacks));
+    if (atomic_load(&dev->callbacks) > 1)
+        clbi_cl_log(&dev->log, CLB_LOG_WARN, "%u event callbacks have not come yet",
+                    atomic_load(&dev->callbacks) - 1);
+    clbi_cl_device_put(dev);
+}
+
+void clbi_cl_device_put(clb_cl_device *dev)
+{
+    if (atomic_fetch_sub(&dev->callbacks, 1) != 1)
         return;
-    }
     clbi_worker_fini(dev);
     sem_destroy(&dev->wake);
     pthread_cond_destroy(&dev->home);

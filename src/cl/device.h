@@ -10,7 +10,9 @@
  *
  * Lifetime: a pool exists while its handle, an allocator copy, a frame or a buffer is out; the device
  * exists while its handle or a pool exists. Threads that may drop the last reference are counted in
- * `inside` while they touch the device, callbacks in `callbacks`; both as their last action.
+ * `inside` while they touch the device, callbacks that the runtime holds in `callbacks` (which has one
+ * more for the device itself); both as their last action. A callback that comes after the end of the
+ * device finds its memory there, and the last one frees it.
  */
 #ifndef CLBI_CL_DEVICE_H
 #define CLBI_CL_DEVICE_H
@@ -64,8 +66,8 @@ struct clb_cl_device {
     int64_t closing_at;
     bool freeing; /* somebody frees the device */
 
-    sem_t wake; /* posted by callbacks, unref, free: "have a look" */
-    atomic_uint inside, callbacks;
+    sem_t wake;                    /* posted by callbacks, unref, free: "have a look" */
+    atomic_uint inside, callbacks; /* see above */
     pthread_t thread;
 
     pthread_mutex_t work_lock;
@@ -93,8 +95,10 @@ void clbi_cl_fill_info(const struct clbi_cl_fns *fns, cl_platform_id platform, c
 void clbi_cl_device_enter(clb_cl_device *dev);
 void clbi_cl_device_leave(clb_cl_device *dev);
 
-/* Releases everything; by the last one. Leaves what callbacks that never came still point at. */
+/* Releases everything; by the last one. */
 void clbi_cl_device_free(clb_cl_device *dev);
+/* Drops one count of `callbacks`; the last one frees the memory and calls no OpenCL. */
+void clbi_cl_device_put(clb_cl_device *dev);
 
 /* "Have a look." Between enter and leave. On a caller-driven device whose handle is gone this does
  * the work here and now (the exception to "unref makes no OpenCL call"). */

@@ -14,7 +14,7 @@ cl_int clbi_event_status(clb_cl_device *dev, cl_event ev)
     return code != CL_SUCCESS ? (code < 0 ? code : -1) : status;
 }
 
-/* Runs on any thread, also inside clSetEventCallback(). The decrement is its last touch. */
+/* Runs on any thread, also inside clSetEventCallback(): marks and wakes, no more. */
 static void CL_CALLBACK event_fired(cl_event ev, cl_int status, void *priv)
 {
     struct clbi_armed *armed = priv;
@@ -24,7 +24,7 @@ static void CL_CALLBACK event_fired(cl_event ev, cl_int status, void *priv)
     (void)status;
     atomic_store(&armed->fired, true); /* the worker may recycle it from here on */
     sem_post(&dev->wake);
-    atomic_fetch_sub(&dev->callbacks, 1);
+    clbi_cl_device_put(dev); /* the last touch */
 }
 
 /* Returns NULL when the callback could not be set: the net will find it. */

@@ -26,9 +26,13 @@ void clbi_worker_fini(clb_cl_device *dev)
         w->free_fences = fence->next;
         free(fence);
     }
-    /* Those that never fired are still held by the runtime: only when there are none is this
-     * called, see clbi_cl_device_free(). */
-    clbi_watch_collect(dev);
+    /* All of them have fired: each holds the device's memory until then. */
+    while (w->armed) {
+        struct clbi_armed *armed = w->armed;
+
+        w->armed = armed->next;
+        free(armed);
+    }
     while (w->free_armed) {
         struct clbi_armed *armed = w->free_armed;
 

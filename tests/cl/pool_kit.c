@@ -110,7 +110,8 @@ void kit_consume(struct kit *k, cl_command_queue queue, clb_cl_frame *frame, str
     cl_event ready = clb_cl_frame_ready(frame);
     struct dbl_kernel kernel = {look_at, seen, clb_cl_frame_mem(frame), gate, 0, 1, &ready};
 
-    seen->size = k->size;
+    if (seen->size == 0)
+        seen->size = k->size;
     CHECK_EQ(dbl_enqueue(queue, &kernel, ev), CL_SUCCESS);
     dbl_fns.Flush(queue);
 }
