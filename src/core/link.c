@@ -193,17 +193,23 @@ void clbi_link_wake_all(clb_link *link)
     }
 }
 
+bool clbi_link_on_loop(clb_link *link)
+{
+    return link->loop && !link->finished && clbi_loop_on_thread(link->loop);
+}
+
 int clbi_link_wait(clb_link *link, pthread_cond_t *cond, int64_t deadline)
 {
     clb_loop *loop = link->loop;
-    if (loop && link->state != CLB_LINK_DOWN) {
+    if (loop && !link->finished) {
         if (clbi_loop_caller_driven(loop)) {
             clbi_loop_ref(loop);
             pthread_mutex_unlock(&link->lock);
             int r = clbi_loop_run(loop, deadline);
             clbi_loop_unref(loop);
             pthread_mutex_lock(&link->lock);
-            return r;
+            /* A loop that has something to do all the time must not keep a caller for ever. */
+            return r == CLB_OK && clbi_now_ns() >= deadline ? CLB_ERR_TIMEOUT : r;
         }
         if (clbi_loop_on_thread(loop)) {
             return CLB_ERR_STATE; /* it would wait for itself */
@@ -344,6 +350,7 @@ int clb_link_shutdown(clb_link *link, int64_t timeout_ns)
     if (!link) {
         return CLB_ERR_INVAL;
     }
+    clbi_link_ref(link);
     pthread_mutex_lock(&link->lock);
     link->callers++;
     want_shutdown(link, timeout_ns);
@@ -353,8 +360,7 @@ int clb_link_shutdown(clb_link *link, int64_t timeout_ns)
         deadline = clbi_add_ns(deadline, 500 * CLBI_MS);
     }
     int err = CLB_OK;
-    bool own_thread =
-        link->loop && !clbi_loop_caller_driven(link->loop) && clbi_loop_on_thread(link->loop);
+    bool own_thread = clbi_link_on_loop(link);
     while (link->state != CLB_LINK_DOWN) {
         if (own_thread || timeout_ns == 0) {
             err = CLB_ERR_TIMEOUT; /* it ends by itself */
@@ -372,6 +378,7 @@ int clb_link_shutdown(clb_link *link, int64_t timeout_ns)
         pthread_cond_broadcast(&link->cond);
     }
     pthread_mutex_unlock(&link->lock);
+    clbi_link_unref(link);
     return err;
 }
 
@@ -393,15 +400,14 @@ void clb_link_close(clb_link **handle)
     struct clbi_queue list = {0};
     pthread_mutex_lock(&link->lock);
     want_shutdown(link, link->cfg.close_timeout_ns == CLBI_NEVER ? -1 : link->cfg.close_timeout_ns);
-    bool deferred = link->loop && link->state != CLB_LINK_DOWN && clbi_loop_on_thread(link->loop);
-    if (deferred) {
+    if (clbi_link_on_loop(link)) {
         link->handle_closed = true;
         pthread_mutex_unlock(&link->lock);
         return;
     }
-    while (link->state != CLB_LINK_DOWN || link->callers > 0) {
+    while (!link->finished || link->callers > 0) {
         int err = clbi_link_wait(link, &link->cond, CLBI_NEVER);
-        if (err == CLB_ERR_STATE) {
+        if (err == CLB_ERR_STATE && !link->finished) {
             /* A caller-driven loop that another thread dispatches: the end happens there. */
             link->handle_closed = true;
             pthread_mutex_unlock(&link->lock);
@@ -481,6 +487,7 @@ int clb_link_next_stream(clb_link *link, clb_stream_info *out, size_t size, int6
     }
     const int64_t deadline = clbi_deadline(timeout_ns);
     int err = CLB_OK;
+    clbi_link_ref(link);
     pthread_mutex_lock(&link->lock);
     link->callers++;
     for (bool waited = false;; waited = true) {
@@ -519,6 +526,7 @@ int clb_link_next_stream(clb_link *link, clb_stream_info *out, size_t size, int6
         pthread_cond_broadcast(&link->cond);
     }
     pthread_mutex_unlock(&link->lock);
+    clbi_link_unref(link);
     return err;
 }
 

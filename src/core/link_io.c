@@ -28,14 +28,14 @@ void clbi_link_set_state(clb_link *link, enum clb_link_state state)
     }
 }
 
-/* Streams whose end came are told; ready_cb says "look". */
-static void announce_end(clb_link *link)
+void clbi_link_tell_ready(clb_link *link)
 {
     for (int i = 0; i < CLBI_MAX_STREAMS; i++) {
         pthread_mutex_lock(&link->lock);
         clb_stream *s = link->slot[i].stream;
-        bool call = s && s->ready_cb && !s->closing;
+        bool call = s && s->ready_due && s->ready_cb && !s->closing;
         if (call) {
+            s->ready_due = false;
             clbi_stream_ref(s);
             s->callers++;
         }
@@ -49,6 +49,19 @@ static void announce_end(clb_link *link)
             clbi_stream_unref(s);
         }
     }
+}
+
+/* Streams whose end came are told; ready_cb says "look". */
+static void announce_end(clb_link *link)
+{
+    pthread_mutex_lock(&link->lock);
+    for (int i = 0; i < CLBI_MAX_STREAMS; i++) {
+        if (link->slot[i].stream) {
+            link->slot[i].stream->ready_due = true;
+        }
+    }
+    pthread_mutex_unlock(&link->lock);
+    clbi_link_tell_ready(link);
 }
 
 static void finish(clb_link *link)
@@ -66,6 +79,8 @@ static void finish(clb_link *link)
     struct clbi_queue list = {0};
     clb_loop *loop = NULL;
     pthread_mutex_lock(&link->lock);
+    link->finished = true;
+    pthread_cond_broadcast(&link->cond);
     bool drop_handle = link->handle_closed;
     if (drop_handle) {
         for (int i = 0; i < CLBI_MAX_STREAMS; i++) {
@@ -385,6 +400,7 @@ static void end_quiet(clb_link *link, int64_t now)
         clb_stream *s = link->slot[i].stream;
         if (s && s->quiet_until && now >= s->quiet_until) {
             s->quiet_until = 0;
+            s->ready_due = s->queue.len > 0;
             clbi_stream_update_fd(s);
         }
     }
@@ -444,6 +460,7 @@ void clbi_link_service(void *priv, int64_t now)
         } else if (!check_limits(link, now)) {
             expire_requests(link, now);
             end_quiet(link, now);
+            clbi_link_tell_ready(link);
             clbi_rx_run(link);
             clbi_tx_run(link);
         }

@@ -102,11 +102,12 @@ struct clb_stream {
     struct clbi_queue queue;
     bool closing; /* clb_stream_close has begun */
     bool interrupted;
+    bool ready_due;   /* ready_cb is to be called from the loop */
     bool moving;      /* a reader moves a spilled packet; others wait */
     bool peer_closed; /* the peer ended its half after having opened it */
     bool refused;     /* our CREATE was refused */
     int refuse_err;
-    uint32_t callers; /* calls that are inside */
+    uint32_t callers; /* calls that are inside; each holds a reference */
     int fd;           /* -1 until clb_stream_fd() */
     bool fd_set;
     int64_t quiet_until; /* fd stays silent, 0 = not */
@@ -151,7 +152,8 @@ struct clb_link {
     bool shutdown_wanted; /* by clb_link_shutdown */
     int64_t shutdown_deadline;
     bool handle_closed; /* the handle's reference goes at DOWN (deferred close) */
-    uint32_t callers;
+    bool finished;      /* DOWN, and the last callback has returned */
+    uint32_t callers;   /* calls that are inside; each holds a reference */
     struct clbi_proto proto;
     struct clbi_slot slot[CLBI_MAX_STREAMS];
     uint64_t announce_count;
@@ -221,6 +223,8 @@ int clbi_link_wait(clb_link *link, pthread_cond_t *cond, int64_t deadline);
 /* lock held */
 enum clbi_end clbi_link_end(const clb_link *link);
 int clbi_end_error(enum clbi_end end);
+/* lock held; the calling thread runs the link's callbacks: it must not wait for their end */
+bool clbi_link_on_loop(clb_link *link);
 void clbi_link_kick(clb_link *link);
 void clbi_link_wake_all(clb_link *link);
 /* lock held; forgets what belonged to an entry that the protocol machine has given up: before the
@@ -237,6 +241,8 @@ void clbi_link_begin_close(clb_link *link);
 void clbi_link_drop(clb_link *link, enum clb_error err, enum clb_domain domain, int native,
                     const char *fmt, ...) __attribute__((format(printf, 5, 6)));
 void clbi_link_set_state(clb_link *link, enum clb_link_state state);
+/* Calls ready_cb of the streams that have ready_due set. */
+void clbi_link_tell_ready(clb_link *link);
 extern const struct clbi_transport_env clbi_link_env;
 
 /* ---- link_rx.c: [io] receiving */

@@ -446,6 +446,7 @@ static void stream_event(clb_link *link, const struct clbi_proto_event *ev)
         slot->announced = false;
         if (s) {
             s->peer_closed = true;
+            s->ready_due = true;
         }
         break;
     default: /* OPENED, HALF_CLOSED: the machine's state says it all */ break;
@@ -507,6 +508,7 @@ static void header_done(clb_link *link)
 
     switch (ev->kind) {
     case CLBI_EV_UP: came_up(link); break;
+    case CLBI_EV_PEER_CLOSED: clbi_link_tell_ready(link); break;
     case CLBI_EV_PAYLOAD: link->rx.state = CLBI_RX_DECIDE; break;
     case CLBI_EV_SKIP:
         if (start_drain(link, false)) {

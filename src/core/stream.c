@@ -170,6 +170,7 @@ static void attach(clb_link *link, clb_stream *s, int index, const clb_stream_pa
     slot->closed_once = false;
     link->any_opened = true;
     take_unopened(link, s, dropped);
+    s->ready_due = s->queue.len > 0;
     if (clbi_link_end(link) == CLBI_END_NONE) {
         clbi_proto_create(&link->proto, index, p->write_window, deadline);
         clbi_link_kick(link);
@@ -211,6 +212,7 @@ static int opened(const clb_link *link, const clb_stream *s)
 /* lock held; the entry to open, waiting for an announcement when no name is given */
 static int find_entry(clb_link *link, const char *name, int64_t deadline, int *index)
 {
+    int late = CLB_OK; /* of the last wait; what it brought is looked at first */
     for (;;) {
         enum clbi_end end = clbi_link_end(link);
         if (name) {
@@ -228,10 +230,10 @@ static int find_entry(clb_link *link, const char *name, int64_t deadline, int *i
         if (end != CLBI_END_NONE) {
             return clbi_end_error(end);
         }
-        int err = clbi_link_wait(link, &link->cond, deadline);
-        if (err < 0) {
-            return err;
+        if (late < 0) {
+            return late;
         }
+        late = clbi_link_wait(link, &link->cond, deadline);
     }
 }
 
@@ -252,6 +254,7 @@ int clb_stream_open(clb_stream **out, clb_link *link, const clb_stream_params *p
     const int64_t deadline = clbi_add_ns(clbi_now_ns(), clbi_field_ns(p.open_timeout_ns, OPEN_NS));
     struct clbi_queue dropped = {0};
     clb_stream *s = NULL;
+    clbi_link_ref(link);
     pthread_mutex_lock(&link->lock);
     link->callers++;
     int index;
@@ -270,14 +273,11 @@ int clb_stream_open(clb_stream **out, clb_link *link, const clb_stream_params *p
     }
     if (s) {
         attach(link, s, index, &p, deadline, &dropped);
-        int r;
-        while ((r = opened(link, s)) == 0) {
-            r = clbi_link_wait(link, &s->cond, deadline);
-            if (r < 0) {
-                break;
-            }
+        int r, late = CLB_OK;
+        while ((r = opened(link, s)) == 0 && late == CLB_OK) {
+            late = clbi_link_wait(link, &s->cond, deadline);
         }
-        err = r < 0 ? r : CLB_OK;
+        err = r != 0 ? (r < 0 ? r : CLB_OK) : late;
         if (err < 0) {
             detach(link, s, &dropped);
         }
@@ -292,6 +292,7 @@ int clb_stream_open(clb_stream **out, clb_link *link, const clb_stream_params *p
     } else if (s) {
         *out = s;
     }
+    clbi_link_unref(link);
     return err;
 }
 
@@ -310,7 +311,7 @@ void clb_stream_close(clb_stream **handle)
     s->closing = true;
     pthread_cond_broadcast(&s->cond);
     clbi_link_kick(link); /* a caller-driven loop may be asleep inside of one of those calls */
-    bool own_thread = link->loop && link->state != CLB_LINK_DOWN && clbi_loop_on_thread(link->loop);
+    bool own_thread = clbi_link_on_loop(link);
     while (s->callers > 0 && !own_thread) {
         clbi_cond_wait_until(&s->cond, &link->lock, clbi_add_ns(clbi_now_ns(), 20 * CLBI_MS));
     }

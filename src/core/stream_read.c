@@ -89,7 +89,7 @@ static int move_head(clb_link *link, clb_stream *s, int64_t deadline, clb_packet
     pthread_cond_broadcast(&s->cond);
     if (err == CLB_OK) {
         deliver(s, p, out);
-    } else if (err == CLB_ERR_NOBUFS) {
+    } else if (err == CLB_ERR_NOBUFS && s->index >= 0) {
         clbi_queue_push_front(&s->queue, p);
         if (s->interrupted) {
             s->interrupted = false;
@@ -104,8 +104,9 @@ static int move_head(clb_link *link, clb_stream *s, int64_t deadline, clb_packet
             clbi_stream_update_fd(s);
         }
     } else {
+        /* Refused; or the handle was closed from a callback meanwhile, and its queue is gone. */
         struct clbi_queue list = {0};
-        s->stats.alloc_failed++;
+        s->stats.alloc_failed += err != CLB_ERR_NOBUFS;
         clbi_queue_push(&list, p);
         pthread_mutex_unlock(&link->lock);
         clbi_packets_drop(link, &list);
@@ -128,6 +129,7 @@ int clb_stream_read(clb_stream *s, clb_packet **out, int64_t timeout_ns)
     clb_link *link = s->link;
     const int64_t deadline = clbi_deadline(timeout_ns);
     int err = CLB_OK;
+    clbi_stream_ref(s);
     pthread_mutex_lock(&link->lock);
     s->callers++;
     for (;;) {
@@ -174,5 +176,6 @@ int clb_stream_read(clb_stream *s, clb_packet **out, int64_t timeout_ns)
         pthread_cond_broadcast(&s->cond);
     }
     pthread_mutex_unlock(&link->lock);
+    clbi_stream_unref(s);
     return err;
 }

@@ -137,6 +137,7 @@ int clb_stream_write(clb_stream *s, const struct clb_iovec *iov, size_t n, int64
         }
     }
     struct clbi_write op = {.stream = s, .iov = vec, .iov_len = used, .bytes = bytes};
+    clbi_stream_ref(s);
     pthread_mutex_lock(&link->lock);
     s->callers++;
     int err = s->async_err;
@@ -151,6 +152,7 @@ int clb_stream_write(clb_stream *s, const struct clb_iovec *iov, size_t n, int64
         pthread_cond_broadcast(&s->cond);
     }
     pthread_mutex_unlock(&link->lock);
+    clbi_stream_unref(s);
     if (vec != on_stack) {
         free(vec);
     }
@@ -174,6 +176,7 @@ int clb_stream_flush(clb_stream *s, enum clb_flush what, int64_t timeout_ns)
     clb_link *link = s->link;
     const int64_t deadline = clbi_deadline(timeout_ns);
     int err = CLB_OK;
+    clbi_stream_ref(s);
     pthread_mutex_lock(&link->lock);
     s->callers++;
     for (;;) {
@@ -205,5 +208,6 @@ int clb_stream_flush(clb_stream *s, enum clb_flush what, int64_t timeout_ns)
         pthread_cond_broadcast(&s->cond);
     }
     pthread_mutex_unlock(&link->lock);
+    clbi_stream_unref(s);
     return err;
 }
