@@ -184,6 +184,8 @@ static void stream_frames(void)
         clb_cl_frame_unref(&f);
         check_result(&r, r.out, done, (int)i);
         clReleaseEvent(done);
+        /* Slots = window + frames beyond release + 1: with one at a time, nothing can spill. */
+        CHECK_EQ(clb_cl_device_drain(r.dev, 10 * SEC), CLB_OK);
         clb_link_stats ls;
         clb_cl_pool_stats ps;
         clb_link_get_stats(link, &ls, sizeof ls);
