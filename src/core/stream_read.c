@@ -81,8 +81,14 @@ static int move_head(clb_link *link, clb_stream *s, int64_t deadline, clb_packet
         if (err != CLB_ERR_NOBUFS || wait == 0) {
             break;
         }
-        if (caller_driven && link->loop && link->state != CLB_LINK_DOWN) {
-            clbi_link_wait(link, &s->cond, 0);
+        /* An allocator may answer at once although it was allowed to wait: ask again, but not as
+         * fast as that. On a caller-driven loop this is also what moves the link on. */
+        bool hasty = clbi_now_ns() - now < wait / 2;
+        if (hasty || caller_driven) {
+            int64_t until = hasty ? now + (wait < QUIET_NS ? wait : QUIET_NS) : 0;
+            if (clbi_link_wait(link, &s->cond, until) == CLB_ERR_STATE && hasty) {
+                clbi_cond_wait_until(&s->cond, &link->lock, until);
+            }
         }
     }
     s->moving = false;
