@@ -129,14 +129,15 @@ static int cl_make_pool(struct recv_backend *b, size_t slot_bytes, uint32_t slot
                         struct clb_allocator *out)
 {
     struct clb_status status = {0};
-    int rc;
+    int mem = clb_cl_mem_from_name(b->setup->requested), rc;
 
     b->keep = keep < MAX_PENDING ? keep : MAX_PENDING;
     if (b->preprocess && make_tensors(b))
         return EXIT_FAILED;
     rc = clb_cl_pool_create(&b->pool, b->dev,
                             clb_cl_pool_params(.buf_size = slot_bytes, .count = slots,
-                                               .mem = CLB_CL_MEM_ALLOC_HOST, .status = &status));
+                                               .mem = (enum clb_cl_mem)(mem < 0 ? 0 : mem),
+                                               .status = &status));
     if (rc < 0)
         return report_status(b->setup->report, rc, &status, b->info.name);
     *out = clb_cl_pool_allocator(b->pool);

@@ -19,20 +19,16 @@
 
 /* ---- the stream and its memory --------------------------------------------------------------- */
 
+/* A call before the first frame failed. That the peer has ended is judged with the counts. */
 static int fail_call(struct recv_run *r, int rc, const char *what)
 {
-    if (signals_stop())
-        r->ended_by = "signal";
-    else if (rc == CLB_ERR_CLOSED)
-        r->ended_by = "peer";
-    else
-        r->ended_by = "error";
+    r->ended_by = signals_stop() ? "signal" : rc == CLB_ERR_CLOSED ? "peer" : "error";
+    if (signals_stop() || rc == CLB_ERR_CLOSED)
+        return EXIT_FAILED;
     if (rc == CLB_ERR_LOST || rc == CLB_ERR_PROTO || rc == CLB_ERR_IO)
         return endpoint_fail(&r->endpoint, &r->report, rc);
-    if (!signals_stop())
-        report_fail(&r->report, rc, r->opt.stream ? r->opt.stream : "stream", "%s: %s", what,
-                    clb_error_str(rc));
-    return EXIT_FAILED;
+    return report_fail(&r->report, rc, r->opt.stream ? r->opt.stream : "stream", "%s: %s", what,
+                       clb_error_str(rc));
 }
 
 /* Waits until the peer announces the stream that we want. */
@@ -259,7 +255,7 @@ static void receive(struct recv_run *r)
 
 static void judge(struct recv_run *r)
 {
-    const char *stream = r->announced.name;
+    const char *stream = r->announced.name[0] ? r->announced.name : "stream";
 
     if (r->verify_errors)
         report_fail(&r->report, CLB_ERR_IO, stream,

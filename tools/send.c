@@ -255,6 +255,25 @@ static void print_summary(struct sender *s, const clb_stream_stats *stats)
     report_event(&s->report);
 }
 
+static void judge_opening(struct sender *s, int rc)
+{
+    s->ended_by = signals_stop() ? "signal" : rc == CLB_ERR_CLOSED ? "peer" : "error";
+    if (signals_stop())
+        return;
+    if (rc == CLB_ERR_TIMEOUT)
+        report_fail(&s->report, rc, s->opt.stream,
+                    "the peer did not answer the announcement of the stream within %lld ms",
+                    (long long)(s->opt.timeout_ns / 1000000));
+    else if (rc == CLB_ERR_TOOBIG)
+        report_fail(&s->report, rc, s->opt.stream,
+                    "the peer refuses the stream; give a --window smaller than %zu",
+                    window_bytes(s));
+    else if (rc != CLB_ERR_CLOSED)
+        endpoint_fail(&s->endpoint, &s->report, rc);
+    else if (s->opt.count)
+        report_fail(&s->report, rc, s->opt.stream, "the peer ended before the stream was open");
+}
+
 /* Everything between `connected` and `summary`. */
 static void serve(struct sender *s)
 {
@@ -273,16 +292,8 @@ static void serve(struct sender *s)
             (void)clb_stream_flush(s->stream, CLB_FLUSH_RELEASED, RELEASE_WAIT_NS);
         clb_stream_get_stats(s->stream, &stats, sizeof stats);
         clb_stream_close(&s->stream);
-    } else if (signals_stop()) {
-        s->ended_by = "signal";
-    } else if (rc == CLB_ERR_TIMEOUT) {
-        s->ended_by = "error";
-        report_fail(&s->report, rc, s->opt.stream,
-                    "the peer did not answer the announcement of the stream within %lld ms",
-                    (long long)(s->opt.timeout_ns / 1000000));
     } else {
-        s->ended_by = rc == CLB_ERR_CLOSED ? "peer" : "error";
-        endpoint_fail(&s->endpoint, &s->report, rc);
+        judge_opening(s, rc);
     }
     endpoint_close(&s->endpoint);
     print_summary(s, &stats);
