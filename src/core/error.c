@@ -8,7 +8,7 @@ const char *clb_error_name(int err)
 {
     switch (err) {
     case CLB_OK: return "OK";
-#define CASE(name, value, text) \
+#define CASE(name, value, text)                                                                    \
     case value: return #name;
         CLB_ERROR_MAP(CASE)
 #undef CASE
@@ -20,7 +20,7 @@ const char *clb_error_str(int err)
 {
     switch (err) {
     case CLB_OK: return "no error";
-#define CASE(name, value, text) \
+#define CASE(name, value, text)                                                                    \
     case value: return text;
         CLB_ERROR_MAP(CASE)
 #undef CASE

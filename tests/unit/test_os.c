@@ -13,14 +13,14 @@
 
 static int failures;
 
-#define EQ(got, want)                                                                      \
-    do {                                                                                   \
-        int64_t got_ = (int64_t)(got), want_ = (int64_t)(want);                            \
-        if (got_ != want_) {                                                               \
-            fprintf(stderr, "%s:%d: %s is %" PRId64 ", want %s = %" PRId64 "\n", __FILE__, \
-                    __LINE__, #got, got_, #want, want_);                                   \
-            failures++;                                                                    \
-        }                                                                                  \
+#define EQ(got, want)                                                                              \
+    do {                                                                                           \
+        int64_t got_ = (int64_t)(got), want_ = (int64_t)(want);                                    \
+        if (got_ != want_) {                                                                       \
+            fprintf(stderr, "%s:%d: %s is %" PRId64 ", want %s = %" PRId64 "\n", __FILE__,         \
+                    __LINE__, #got, got_, #want, want_);                                           \
+            failures++;                                                                            \
+        }                                                                                          \
     } while (0)
 
 static void deadlines(void)
