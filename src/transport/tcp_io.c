@@ -336,6 +336,8 @@ static int tx_write(struct clbi_transport *t, struct clb_status *st)
             return CLBI_PENDING;
         for (size_t i = tx->at; i < tx->n && n < IOV_MAX && asked < BYTES_PER_CALL; i++) {
             size_t skip = i == tx->at ? tx->byte : 0, len = tx->iov[i].iov_len - skip;
+            if (len == 0)
+                continue; /* its base may be NULL */
             if (len > BYTES_PER_CALL - asked)
                 len = BYTES_PER_CALL - asked;
             iov[n].iov_base = (uint8_t *)tx->iov[i].iov_base + skip;
