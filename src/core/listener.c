@@ -30,12 +30,13 @@ struct clb_listener {
 
     pthread_mutex_t lock;
     pthread_cond_t cond;
-    clb_loop *loop; /* of the listener, referenced */
+    clb_loop *loop; /* of the listener, referenced by the membership */
     struct clbi_member member;
     struct child *children;
     uint32_t alive;
     uint32_t callers;
     bool closing, stopped;
+    bool deferred; /* nobody waits for `stopped`: what is left is closed on the loop */
     bool started; /* [io] */
     struct clbi_acceptor *acceptor;
 };
@@ -140,6 +141,35 @@ static void on_accept(void *owner, int fd, const char *peer)
     clbi_link_start(link);
 }
 
+/* Links that nobody took: their handles are ours. */
+static void close_orphans(clb_listener *l)
+{
+    pthread_mutex_lock(&l->lock);
+    for (;;) {
+        struct child *c = l->children;
+        while (c && c->accepted) {
+            c = c->next;
+        }
+        if (!c) {
+            break;
+        }
+        c->accepted = true;
+        clb_link *link = c->link;
+        bool down = c->down;
+        if (down) {
+            remove_child(l, c);
+        }
+        pthread_mutex_unlock(&l->lock);
+        clb_link_close(&link);
+        if (down) {
+            free(c);
+            listener_unref(l);
+        }
+        pthread_mutex_lock(&l->lock);
+    }
+    pthread_mutex_unlock(&l->lock);
+}
+
 static void service(void *priv, int64_t now)
 {
     clb_listener *l = priv;
@@ -159,22 +189,31 @@ static void service(void *priv, int64_t now)
     }
     l->ops->accept_close(l->acceptor);
     l->acceptor = NULL;
-    clbi_loop_leave(l->loop, &l->member);
+    clb_loop *loop = l->loop;
+    clbi_loop_leave(loop, &l->member);
     pthread_mutex_lock(&l->lock);
     l->stopped = true;
+    bool deferred = l->deferred;
     pthread_cond_broadcast(&l->cond);
     pthread_mutex_unlock(&l->lock);
+    if (deferred) {
+        close_orphans(l);
+    }
     listener_unref(l); /* of the membership */
+    clbi_loop_unref(loop);
 }
 
 /* lock held, dropped while waiting */
 static int wait_change(clb_listener *l, int64_t deadline)
 {
     if (clbi_loop_caller_driven(l->loop)) {
+        clb_loop *loop = l->loop;
+        clbi_loop_ref(loop);
         pthread_mutex_unlock(&l->lock);
-        int r = clbi_loop_run(l->loop, deadline);
+        int r = clbi_loop_run(loop, deadline);
+        clbi_loop_unref(loop);
         pthread_mutex_lock(&l->lock);
-        return r;
+        return r == CLB_OK && clbi_now_ns() >= deadline ? CLB_ERR_TIMEOUT : r;
     }
     if (clbi_loop_on_thread(l->loop)) {
         return CLB_ERR_STATE;
@@ -274,6 +313,7 @@ int clb_listener_accept(clb_listener *l, clb_link **link, int64_t timeout_ns)
     const int64_t deadline = clbi_deadline(timeout_ns);
     struct child *gone = NULL;
     int err = CLB_OK;
+    atomic_fetch_add(&l->refs, 1);
     pthread_mutex_lock(&l->lock);
     l->callers++;
     for (;;) {
@@ -309,6 +349,7 @@ int clb_listener_accept(clb_listener *l, clb_link **link, int64_t timeout_ns)
         free(gone);
         listener_unref(l);
     }
+    listener_unref(l);
     return err;
 }
 
@@ -324,41 +365,24 @@ void clb_listener_close(clb_listener **handle)
     }
     clb_listener *l = *handle;
     *handle = NULL;
+    /* Held here, so that the loop outlives the waiting and its thread is not joined by itself. */
+    clb_loop *loop = l->loop;
+    clbi_loop_ref(loop);
     pthread_mutex_lock(&l->lock);
     l->closing = true;
     pthread_cond_broadcast(&l->cond);
-    clbi_loop_kick(l->loop, &l->member);
-    bool own_thread = clbi_loop_on_thread(l->loop);
-    while (!own_thread && (!l->stopped || l->callers > 0)) {
-        if (wait_change(l, clbi_add_ns(clbi_now_ns(), 20 * CLBI_MS)) == CLB_ERR_STATE) {
-            break; /* caller-driven, another thread is inside: it ends there */
+    clbi_loop_kick(loop, &l->member);
+    bool deferred = clbi_loop_on_thread(loop);
+    while (!deferred && (!l->stopped || l->callers > 0)) {
+        if (l->stopped) {
+            clbi_cond_wait_until(&l->cond, &l->lock, clbi_add_ns(clbi_now_ns(), 20 * CLBI_MS));
+        } else if (wait_change(l, clbi_add_ns(clbi_now_ns(), 20 * CLBI_MS)) == CLB_ERR_STATE) {
+            deferred = true; /* caller-driven, another thread is inside: it ends there */
         }
     }
-    /* Links that nobody took: their handles are ours. */
-    for (;;) {
-        struct child *c = l->children;
-        while (c && c->accepted) {
-            c = c->next;
-        }
-        if (!c) {
-            break;
-        }
-        c->accepted = true;
-        clb_link *link = c->link;
-        bool down = c->down;
-        if (down) {
-            remove_child(l, c);
-        }
-        pthread_mutex_unlock(&l->lock);
-        clb_link_close(&link);
-        if (down) {
-            free(c);
-            listener_unref(l);
-        }
-        pthread_mutex_lock(&l->lock);
-    }
-    clb_loop *loop = l->loop;
+    l->deferred = deferred && !l->stopped;
     pthread_mutex_unlock(&l->lock);
+    close_orphans(l);
     listener_unref(l);
     clbi_loop_unref(loop);
 }
