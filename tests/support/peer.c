@@ -237,6 +237,12 @@ static void on_release(struct peer *p, const struct clbi_wire_header *h)
 {
     struct peer_stream *s = by_id(p, h->stream_id);
     CHECK(s != NULL);
+    p->last_release_id = h->id;
+    if (p->by_hand) {
+        p->rel_log[p->rel_count++ % 256] = h->size;
+        peer_send_header(p, CLBI_READ_REL_RESP, h->id, NULL, 0, 0, CLBI_FLAG_ACK);
+        return;
+    }
     CHECK_GE(s->fill, h->size);
     CHECK_GE(s->fill_packets, 1);
     s->fill -= h->size;

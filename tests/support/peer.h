@@ -33,12 +33,14 @@ struct peer {
     int32_t next_id;
     bool mute_releases; /* READ_REL_REQ is taken but never answered */
     bool deaf;          /* nothing is answered */
+    bool by_hand;       /* writes were sent by hand: releases are only counted */
     bool eof, got_reset, reset_answered;
     uint32_t pings, pongs;
     struct peer_stream stream[PEER_STREAMS];
     /* releases in order of arrival, sizes; the last 256 */
     uint32_t rel_log[256];
     uint32_t rel_count;
+    int32_t last_release_id; /* of the last READ_REL_REQ taken */
     struct clbi_wire_header last; /* the last header taken */
     pthread_t thread;
     void (*fn)(struct peer *p, void *arg);
