@@ -11,6 +11,7 @@
 #include "args.h"
 #include "signals.h"
 
+#define KEEPALIVE_NS INT64_C(2000000000) /* the library's */
 #define SLICE_NS 50000000 /* how often a wait that nobody can wake looks for a stop */
 
 static const char *transport_name(enum clb_transport transport)
@@ -131,6 +132,9 @@ enum endpoint_result endpoint_open(struct endpoint *e, struct report *r)
     link.loop = e->loop;
     link.log = report_log(e->verbose);
     link.idle_timeout_ns = e->idle_timeout_ns;
+    /* A peer that is alive must get the chance to say so in time. */
+    if (e->idle_timeout_ns && e->idle_timeout_ns / 4 < KEEPALIVE_NS)
+        link.keepalive_ns = e->idle_timeout_ns / 4;
     link.first_open_ns = e->first_open_ns;
     result = e->listen ? listen_for_one(e, r, &link) : connect_to(e, r, &link);
     if (result != ENDPOINT_UP)

@@ -520,6 +520,22 @@ def test_timeouts():
     s.wait(1)
 
 
+def test_idle_timeout():
+    """A slow peer is alive; one that hangs is lost."""
+    s = sender("--fps", "1", *NARROW)
+    r = Run("recv", s.uri(), "--json", "--frames", "--memory", "host", "--idle-timeout", "500", "--count",
+            "2").wait(0)
+    s.wait(0)
+    s = sender("--fps", "100", *NARROW)
+    r = Run("recv", s.uri(), "--json", "--frames", "--memory", "host", "--idle-timeout", "500")
+    r.wait_for(r'("event":"frame","seq":5,)')
+    s.signal(signal.SIGSTOP)
+    r.wait(1)
+    equal(last(r.checked(RECV), "error")["code"], "LOST", "code")
+    s.signal(signal.SIGCONT)
+    s.process.wait(LIMIT)
+
+
 def test_signal_while_listening():
     for args in (("send",), ("recv", "--memory", "host")):
         p = Run(args[0], "--listen", "tcp://127.0.0.1:0", "--json", *args[1:])
@@ -675,7 +691,7 @@ BOTH = (test_counter_and_crc, test_noise_and_bars_of_every_format, test_wrong_pi
         test_verify_auto_gives_up_on_noise, test_files, test_count_of_recv, test_signals, test_lost_peer,
         test_policies_and_slots)
 HOST = (test_roles_changed, test_stream_names_are_bytes, test_text_for_people, test_usage,
-        test_not_in_this_version, test_refused_connection, test_timeouts, test_signal_while_listening,
+        test_not_in_this_version, test_refused_connection, test_timeouts, test_idle_timeout, test_signal_while_listening,
         test_signal_while_the_peer_hangs, test_reader_goes_away, test_full_disk, test_pace, test_no_runtime)
 DEVICE = (test_devices, test_1080p_without_a_copy, test_recipe, test_frames_that_are_no_pictures)
 
