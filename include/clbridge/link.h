@@ -114,8 +114,8 @@ typedef struct clb_link_params {
     void (*state_cb)(void *priv, clb_link *link, enum clb_link_state state); /* UP, CLOSING, DOWN;
                                     on the loop's thread, no lock held; must not block; may call
                                     clb_link_get_state/info/stats and clb_link_shutdown; NULL = none */
-    void *priv;                 /* of state_cb */
-    struct clb_status *status;  /* filled when opening fails; NULL = not wanted. Borrowed during the
+    void *priv;                                                              /* of state_cb */
+    struct clb_status *status; /* filled when opening fails; NULL = not wanted. Borrowed during the
                                    call */
     struct clb_log log;
 } clb_link_params;
@@ -191,9 +191,9 @@ CLB_API void clb_link_get_info(const clb_link *link, clb_link_info *out, size_t 
 CLB_API void clb_link_get_stats(const clb_link *link, clb_link_stats *out, size_t size);
 
 typedef struct clb_stream_info {
-    char name[52];         /* NUL-terminated, opaque bytes: escape before showing */
-    uint32_t id;           /* number on the wire; 0xDEADDEAD = not assigned yet */
-    uint64_t peer_window;  /* bytes that the peer may have unreleased; 0 = the peer does not write */
+    char name[52];        /* NUL-terminated, opaque bytes: escape before showing */
+    uint32_t id;          /* number on the wire; 0xDEADDEAD = not assigned yet */
+    uint64_t peer_window; /* bytes that the peer may have unreleased; 0 = the peer does not write */
     uint64_t write_window; /* bytes that we may have unreleased; 0 = not opened for writing */
     int opened;            /* 1 = a handle is open on our side */
 } clb_stream_info;
@@ -210,8 +210,8 @@ CLB_API int clb_link_next_stream(clb_link *link, clb_stream_info *out, size_t si
 
 typedef struct clb_listener_params {
     size_t struct_size;
-    const char *uri;      /* "tcp://address[:port]"; port 0 picks a free one. Copied */
-    uint32_t max_links;   /* alive at the same time; 0 = 1. Further connections are closed at once */
+    const char *uri;    /* "tcp://address[:port]"; port 0 picks a free one. Copied */
+    uint32_t max_links; /* alive at the same time; 0 = 1. Further connections are closed at once */
     clb_link_params link; /* for each link (uri is ignored); link.log and link.status serve the
                              listener too */
 } clb_listener_params;

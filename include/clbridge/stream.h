@@ -57,25 +57,27 @@ struct clb_iovec {
 
 typedef struct clb_stream_params {
     size_t struct_size;
-    const char *name; /* at most 51 bytes; NULL = the first announced stream that is not open. Copied */
+    const char
+        *name; /* at most 51 bytes; NULL = the first announced stream that is not open. Copied */
     struct clb_allocator allocator; /* zero = the link's */
     size_t align;                   /* of packet data, bytes, power of two; 0 = 64 */
     enum clb_full on_full;          /* 0 = CLB_FULL_BLOCK */
-    uint32_t queue_len;             /* unread packets kept by the drop policies, at most 64; 0 = 4 */
-    size_t write_window; /* bytes that we want to have unreleased at most, rounded up to 64; 0 = read
+    uint32_t queue_len; /* unread packets kept by the drop policies, at most 64; 0 = 4 */
+    size_t
+        write_window; /* bytes that we want to have unreleased at most, rounded up to 64; 0 = read
                             only */
     int64_t open_timeout_ns; /* 0 = 5 s */
     enum clb_trailer trailer;
-    size_t max_metadata;     /* bytes; 0 = 51200 */
-    struct clb_image image;  /* what the peer sends; fmt 0 = unknown */
-    size_t dst_pitch_align;  /* rows are placed at multiples of this; 0 = rows as they come */
-    size_t dst_plane_align;  /* planes likewise */
-    int write_only;          /* 1 = the memory must never be read by the host */
-    int write_async;         /* 1 = clb_stream_write() returns when the transport has the bytes */
+    size_t max_metadata;    /* bytes; 0 = 51200 */
+    struct clb_image image; /* what the peer sends; fmt 0 = unknown */
+    size_t dst_pitch_align; /* rows are placed at multiples of this; 0 = rows as they come */
+    size_t dst_plane_align; /* planes likewise */
+    int write_only;         /* 1 = the memory must never be read by the host */
+    int write_async;        /* 1 = clb_stream_write() returns when the transport has the bytes */
     void (*ready_cb)(void *priv, clb_stream *stream); /* a packet or the end waits; on the loop's
                                 thread, no lock held; carries no data; must not block; may call
                                 clb_stream_read() with timeout 0; NULL = none */
-    void *priv;              /* of ready_cb */
+    void *priv;                                       /* of ready_cb */
 } clb_stream_params;
 #ifndef __cplusplus
 #define clb_stream_params(...)                                                                     \
@@ -117,8 +119,8 @@ CLB_API CLB_NODISCARD int clb_stream_read(clb_stream *stream, clb_packet **out, 
  * @return CLB_OK; TOOBIG (larger than the window, at once), AGAIN, TIMEOUT (nothing was sent; or, after
  *         the last byte, no answer within progress_timeout_ns), CLOSED, LOST, INVAL, STATE.
  */
-CLB_API CLB_NODISCARD int clb_stream_write(clb_stream *stream, const struct clb_iovec *iov, size_t n,
-                                           int64_t timeout_ns);
+CLB_API CLB_NODISCARD int clb_stream_write(clb_stream *stream, const struct clb_iovec *iov,
+                                           size_t n, int64_t timeout_ns);
 
 enum clb_flush { CLB_FLUSH_ACKED, CLB_FLUSH_RELEASED };
 
@@ -171,9 +173,9 @@ CLB_API void clb_stream_get_stats(const clb_stream *stream, clb_stream_stats *ou
 /* ---- packet ---------------------------------------------------------------------------------- */
 
 typedef struct clb_packet_info {
-    uint64_t seq;            /* arrivals on this stream, from 0, dropped ones included */
-    size_t size;             /* pixel bytes */
-    size_t metadata_size;    /* bytes */
+    uint64_t seq;         /* arrivals on this stream, from 0, dropped ones included */
+    size_t size;          /* pixel bytes */
+    size_t metadata_size; /* bytes */
     enum clb_metadata_status metadata_status;
     int64_t peer_ns;         /* send time by the peer's monotonic clock, 0 = unknown */
     int64_t first_byte_ns;   /* header complete, our CLOCK_MONOTONIC */
@@ -181,7 +183,7 @@ typedef struct clb_packet_info {
     uint64_t dropped_before; /* packets dropped between the previous delivered one and this */
     size_t moved_bytes;      /* see clb_stream_stats */
     size_t readback_bytes;
-    int spilled;             /* 1 = went through host memory */
+    int spilled; /* 1 = went through host memory */
     uint32_t stream_id;
     int32_t object_type; /* behind the metadata, as the peer numbers it; meaningful with
                             CLB_METADATA_OK only, see clb_depthai_parse() */

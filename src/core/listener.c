@@ -37,7 +37,7 @@ struct clb_listener {
     uint32_t callers;
     bool closing, stopped;
     bool deferred; /* nobody waits for `stopped`: what is left is closed on the loop */
-    bool started; /* [io] */
+    bool started;  /* [io] */
     struct clbi_acceptor *acceptor;
 };
 

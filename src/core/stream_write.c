@@ -23,7 +23,8 @@ static int startable(const clb_link *link, const clb_stream *s, size_t bytes)
     const struct clbi_proto_stream *ps = &link->proto.stream[s->index];
     if (ps->out == CLBI_HALF_OPEN && !ps->out_close_wanted) {
         int r = clbi_proto_write_check(&link->proto, s->index, bytes);
-        return r == CLB_ERR_STATE ? CLB_ERR_AGAIN : r; /* the link ends; its state tells in a moment */
+        return r == CLB_ERR_STATE ? CLB_ERR_AGAIN
+                                  : r; /* the link ends; its state tells in a moment */
     }
     /* CREATE is not answered yet, or waits until the half of an earlier handle is closed. */
     return bytes > ps->out_want ? CLB_ERR_TOOBIG : CLB_ERR_AGAIN;

@@ -40,7 +40,7 @@ struct peer {
     /* releases in order of arrival, sizes; the last 256 */
     uint32_t rel_log[256];
     uint32_t rel_count;
-    int32_t last_release_id; /* of the last READ_REL_REQ taken */
+    int32_t last_release_id;      /* of the last READ_REL_REQ taken */
     struct clbi_wire_header last; /* the last header taken */
     pthread_t thread;
     void (*fn)(struct peer *p, void *arg);

@@ -237,7 +237,7 @@ static void check_header(struct replay *r, size_t index, const struct clbi_wire_
     switch (want->type) { /* section 4: which fields have a meaning */
     case CLBI_CREATE_STREAM_REQ:
     case CLBI_CREATE_STREAM_RESP:
-        strncpy(w.name, want->name, sizeof w.name - 1);
+        memcpy(w.name, want->name, sizeof w.name);
         w.stream_id = want->stream_id;
         w.size = want->size;
         break;
