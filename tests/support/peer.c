@@ -105,6 +105,26 @@ void peer_start(struct peer *p, void (*fn)(struct peer *p, void *arg), void *arg
     CHECK_EQ(pthread_create(&p->thread, NULL, thread_main, p), 0);
 }
 
+static void accept_first(struct peer *p, void *arg)
+{
+    struct peer got;
+    void (*fn)(struct peer *, void *) = p->fn_later;
+    (void)arg;
+    peer_accept(&got, p->listen_fd);
+    p->fd = got.fd;
+    fn(p, p->arg_later);
+}
+
+void peer_accept_later(struct peer *p, int listen_fd, void (*fn)(struct peer *p, void *arg),
+                       void *arg)
+{
+    init(p, -1, false);
+    p->listen_fd = listen_fd;
+    p->fn_later = fn;
+    p->arg_later = arg;
+    peer_start(p, accept_first, NULL);
+}
+
 void peer_join(struct peer *p)
 {
     CHECK_EQ(pthread_join(p->thread, NULL), 0);

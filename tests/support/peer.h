@@ -43,6 +43,9 @@ struct peer {
     int32_t last_release_id;      /* of the last READ_REL_REQ taken */
     struct clbi_wire_header last; /* the last header taken */
     pthread_t thread;
+    int listen_fd; /* of peer_accept_later, and what follows it there */
+    void (*fn_later)(struct peer *p, void *arg);
+    void *arg_later;
     void (*fn)(struct peer *p, void *arg);
     void *arg;
 };
@@ -62,6 +65,9 @@ void peer_abort(struct peer *p);
 /* Runs fn(p, arg) on a thread; join waits for it. */
 void peer_start(struct peer *p, void (*fn)(struct peer *p, void *arg), void *arg);
 void peer_join(struct peer *p);
+/* On a thread: accepts one connection as peer_accept does, then runs fn(p, arg). */
+void peer_accept_later(struct peer *p, int listen_fd, void (*fn)(struct peer *p, void *arg),
+                       void *arg);
 
 /* Raw: anything may be said. false = the other side is gone. */
 bool peer_send_raw(struct peer *p, const void *data, size_t n);
