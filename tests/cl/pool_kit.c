@@ -33,6 +33,7 @@ void kit_open(struct kit *k, bool caller_driven, uint32_t count, size_t size,
 
     k->dev = kit_device(caller_driven);
     k->size = size;
+    k->align = 64;
     err = clb_cl_pool_create(
         &k->pool, k->dev,
         clb_cl_pool_params(.buf_size = size, .count = count, .fence = fence, .status = &st));
@@ -54,7 +55,7 @@ int kit_alloc(struct kit *k, struct clb_buf *buf, int64_t wait_ns)
 {
     struct clb_alloc_req req = {.payload = k->size,
                                 .capacity = k->size,
-                                .align = 64,
+                                .align = k->align,
                                 .stream_name = "test",
                                 .wait_ns = wait_ns};
     int err = k->a.alloc(k->a.opaque, &req, buf);

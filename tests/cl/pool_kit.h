@@ -24,7 +24,7 @@ struct kit {
     clb_cl_pool *pool;
     struct clb_allocator a;
     cl_command_queue queue;
-    size_t size;
+    size_t size, align;
 };
 
 /* What a kernel saw. */
