@@ -160,16 +160,22 @@ static int open_stream(struct sender *s)
     return CLB_OK;
 }
 
-/* Sleeps until the moment; wakes on a stop. */
-static void sleep_until(int64_t when_ns)
+/* Sleeps until the moment; wakes on a stop and at the end of the link. */
+static void sleep_until(struct sender *s, int64_t when_ns)
 {
-    struct pollfd fd = {.fd = signals_fd(), .events = POLLIN};
+    struct pollfd fds[2] = {{.fd = signals_fd(), .events = POLLIN},
+                            {.fd = clb_stream_fd(s->stream), .events = POLLIN}};
     int64_t left;
 
     while (!signals_stop() && (left = when_ns - stats_now_ns()) > 0) {
         struct timespec ts = {.tv_sec = (time_t)(left / SEC_NS), .tv_nsec = (long)(left % SEC_NS)};
 
-        ppoll(&fd, 1, &ts, NULL);
+        fds[1].revents = 0;
+        if (ppoll(fds, 2, &ts, NULL) <= 0 || !fds[1].revents)
+            continue;
+        if (clb_link_get_state(s->endpoint.link, NULL) != CLB_LINK_UP)
+            return;
+        fds[1].fd = -1; /* packets of the peer, which nobody reads here */
     }
 }
 
@@ -190,7 +196,8 @@ static int write_frames(struct sender *s)
 
     for (; !signals_stop() && (!s->opt.count || s->sent < s->opt.count); s->sent++) {
         if (s->opt.fps > 0)
-            sleep_until(s->started_ns + (int64_t)((double)s->sent / s->opt.fps * (double)SEC_NS));
+            sleep_until(s,
+                        s->started_ns + (int64_t)((double)s->sent / s->opt.fps * (double)SEC_NS));
         if (signals_stop())
             break;
         pattern_render(&s->pattern, s->sent);

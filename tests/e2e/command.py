@@ -522,7 +522,7 @@ def test_timeouts():
 
 def test_idle_timeout():
     """A slow peer is alive; one that hangs is lost."""
-    s = sender("--fps", "1", *NARROW)
+    s = sender("--fps", "0.4", *NARROW)
     r = Run("recv", s.uri(), "--json", "--frames", "--memory", "host", "--idle-timeout", "500", "--count",
             "2").wait(0)
     s.wait(0)
@@ -612,6 +612,14 @@ def test_pace():
         last(send, "summary")["seconds"]))
 
 
+def test_end_between_two_frames():
+    """The sender's next frame is far away: it does not wait for that to see the end."""
+    s = sender("--fps", "0.001", *NARROW)
+    Run("recv", s.uri(), "--json", "--memory", "host", "--count", "1").wait(0)
+    s.wait(0)
+    equal(last(s.checked(SEND), "summary")["ended_by"], "peer", "ended_by")
+
+
 def test_no_runtime():
     """The test sees no OpenCL platform."""
     d = Run("devices", "--json").wait(1)
@@ -692,7 +700,8 @@ BOTH = (test_counter_and_crc, test_noise_and_bars_of_every_format, test_wrong_pi
         test_policies_and_slots)
 HOST = (test_roles_changed, test_stream_names_are_bytes, test_text_for_people, test_usage,
         test_not_in_this_version, test_refused_connection, test_timeouts, test_idle_timeout, test_signal_while_listening,
-        test_signal_while_the_peer_hangs, test_reader_goes_away, test_full_disk, test_pace, test_no_runtime)
+        test_signal_while_the_peer_hangs, test_reader_goes_away, test_full_disk, test_pace,
+        test_end_between_two_frames, test_no_runtime)
 DEVICE = (test_devices, test_1080p_without_a_copy, test_recipe, test_frames_that_are_no_pictures)
 
 
