@@ -160,6 +160,16 @@ static int open_stream(struct sender *s)
     return CLB_OK;
 }
 
+/* Drops what the peer sends on the stream. True at the end of the link. */
+static bool link_ended(struct sender *s)
+{
+    clb_packet *packet = NULL;
+    int rc = clb_stream_read(s->stream, &packet, 0);
+
+    clb_packet_free(&packet);
+    return rc == CLB_ERR_CLOSED || rc == CLB_ERR_LOST;
+}
+
 /* Sleeps until the moment; wakes on a stop and at the end of the link. */
 static void sleep_until(struct sender *s, int64_t when_ns)
 {
@@ -170,12 +180,8 @@ static void sleep_until(struct sender *s, int64_t when_ns)
     while (!signals_stop() && (left = when_ns - stats_now_ns()) > 0) {
         struct timespec ts = {.tv_sec = (time_t)(left / SEC_NS), .tv_nsec = (long)(left % SEC_NS)};
 
-        fds[1].revents = 0;
-        if (ppoll(fds, 2, &ts, NULL) <= 0 || !fds[1].revents)
-            continue;
-        if (clb_link_get_state(s->endpoint.link, NULL) != CLB_LINK_UP)
+        if (ppoll(fds, 2, &ts, NULL) > 0 && fds[1].revents && link_ended(s))
             return;
-        fds[1].fd = -1; /* packets of the peer, which nobody reads here */
     }
 }
 
