@@ -368,12 +368,16 @@ static void update_deadline(clb_link *link)
         }
         d = earlier(alive, clbi_add_ns(link->last_rx_ns, cfg->idle_timeout_ns));
     }
-    /* The transport does not tell the first byte of a header: this is also how often we look. */
-    if (rx_in_progress(link) || link->rx.state == CLBI_RX_HEADER) {
+    /* When bytes of an unfinished operation moved is seen by looking: often enough that a stall is
+     * noticed soon after its limit. */
+    bool moving = rx_in_progress(link) || link->tx.busy;
+    if (moving) {
+        int64_t look = cfg->progress_timeout_ns / 20;
+        look = look < 10 * CLBI_MS ? 10 * CLBI_MS : look;
+        d = earlier(d, clbi_add_ns(clbi_now_ns(), earlier(look, CLBI_SEC / 4)));
+    } else if (link->rx.state == CLBI_RX_HEADER) {
+        /* The transport does not tell the first byte of a header. */
         d = earlier(d, clbi_add_ns(link->rx.progress_ns, cfg->progress_timeout_ns));
-    }
-    if (link->tx.busy) {
-        d = earlier(d, clbi_add_ns(link->tx.progress_ns, cfg->progress_timeout_ns));
     }
     pthread_mutex_lock(&link->lock);
     d = earlier(d, clbi_proto_next_deadline(&link->proto));

@@ -54,6 +54,15 @@ static void count_arrival(clb_stream *s, size_t bytes)
     s->stats.bytes += bytes;
 }
 
+/* Something is in, complete: a sign of life, and the mark from which the timers see progress. */
+static int64_t note_arrival(clb_link *link)
+{
+    uint64_t tx;
+    link->ops->progress(link->tr, &link->seen_rx, &tx);
+    link->last_rx_ns = clbi_now_ns();
+    return link->last_rx_ns;
+}
+
 static void payload_done(clb_link *link)
 {
     clb_packet *p = link->rx.packet;
@@ -61,8 +70,7 @@ static void payload_done(clb_link *link)
     clb_stream *ready = NULL;
     link->rx.packet = NULL;
     link->rx.state = CLBI_RX_NEXT;
-    link->last_rx_ns = clbi_now_ns();
-    p->info.last_byte_ns = link->last_rx_ns;
+    p->info.last_byte_ns = note_arrival(link);
 
     pthread_mutex_lock(&link->lock);
     clbi_proto_payload_done(&link->proto);
@@ -112,7 +120,7 @@ static void drain_done(clb_link *link)
 {
     const struct clbi_proto_event *ev = &link->rx.ev;
     link->rx.state = CLBI_RX_NEXT;
-    link->last_rx_ns = clbi_now_ns();
+    note_arrival(link);
     pthread_mutex_lock(&link->lock);
     clbi_proto_payload_done(&link->proto);
     link->rx_bytes += ev->size;
@@ -492,8 +500,7 @@ static void peer_reset(clb_link *link)
 static void header_done(clb_link *link)
 {
     struct clbi_proto_event *ev = &link->rx.ev;
-    int64_t now = clbi_now_ns();
-    link->last_rx_ns = now;
+    int64_t now = note_arrival(link);
     link->rx.first_byte_ns = now;
     link->rx.state = CLBI_RX_NEXT;
     pthread_mutex_lock(&link->lock);
