@@ -14,7 +14,6 @@
 #define DEFAULT_ALIGN 64
 #define DEFAULT_MAX_BYTES ((size_t)512 << 20)
 #define CREATE_NS (20 * CLBI_CL_SEC)
-#define REFILL_SLICE (20 * CLBI_CL_MS) /* a waiting alloc asks for a refill this often */
 
 /* ---- reference counts ------------------------------------------------------------------------ */
 
@@ -85,17 +84,6 @@ static void misuse(clb_cl_pool *pool, const char *what)
 
 /* ---- the allocator --------------------------------------------------------------------------- */
 
-/* Under pool.lock. */
-static bool has_empty(const clb_cl_pool *pool)
-{
-    uint32_t i;
-
-    for (i = 0; i < pool->count; i++)
-        if (pool->slot[i].state == CLBI_SLOT_EMPTY)
-            return true;
-    return false;
-}
-
 /* MAPPED -> FILLING: the warmest slot that is aligned enough now (pointers may move at every map).
  * Under pool.lock. */
 static struct clbi_slot *pop(clb_cl_pool *pool, size_t align)
@@ -123,14 +111,11 @@ static void push(clb_cl_pool *pool, struct clbi_slot *slot)
 }
 
 /* One turn of waiting for a slot; pool.lock is held and given up meanwhile. */
-static void wait_turn(clb_cl_pool *pool, int64_t deadline, bool refill)
+static void wait_turn(clb_cl_pool *pool, int64_t deadline)
 {
     clb_cl_device *dev = pool->dev;
-    int64_t until = deadline;
     struct timespec ts;
 
-    if (refill && until > clbi_cl_now() + REFILL_SLICE)
-        until = clbi_cl_now() + REFILL_SLICE;
     if (dev->caller_driven) {
         bool did;
         int64_t next;
@@ -138,17 +123,15 @@ static void wait_turn(clb_cl_pool *pool, int64_t deadline, bool refill)
         pthread_mutex_unlock(&pool->lock);
         next = clbi_worker_run(dev, &did);
         if (!did)
-            clbi_cl_device_sleep(dev, next < until ? next : until);
+            clbi_cl_device_sleep(dev, next < deadline ? next : deadline);
         pthread_mutex_lock(&pool->lock);
         return;
     }
-    if (refill)
-        sem_post(&dev->wake);
-    if (until == CLBI_CL_NEVER) {
+    if (deadline == CLBI_CL_NEVER) {
         pthread_cond_wait(&pool->cond, &pool->lock);
         return;
     }
-    clbi_cl_timespec(&ts, until);
+    clbi_cl_timespec(&ts, deadline);
     pthread_cond_timedwait(&pool->cond, &pool->lock, &ts);
 }
 
@@ -157,7 +140,7 @@ static int pool_alloc(void *opaque, const struct clb_alloc_req *req, struct clb_
     clb_cl_pool *pool = opaque;
     struct clbi_slot *slot = NULL;
     int64_t deadline = clbi_cl_deadline(req->wait_ns);
-    bool over = clbi_cl_device_is_over(pool->dev), refill = false;
+    bool over = clbi_cl_device_is_over(pool->dev);
     int err = CLB_ERR_NOBUFS;
 
     pthread_mutex_lock(&pool->lock);
@@ -177,10 +160,9 @@ static int pool_alloc(void *opaque, const struct clb_alloc_req *req, struct clb_
             err = CLB_ERR_INVAL; /* less aligned than asked: create the pool with that align */
             break;
         }
-        refill = has_empty(pool) && clbi_cl_now() >= pool->refill_at;
         if (req->wait_ns == 0 || (deadline != CLBI_CL_NEVER && clbi_cl_now() >= deadline))
             break;
-        wait_turn(pool, deadline, has_empty(pool));
+        wait_turn(pool, deadline);
     }
     if (slot) {
         pool->allocs++;
@@ -192,8 +174,6 @@ static int pool_alloc(void *opaque, const struct clb_alloc_req *req, struct clb_
         pool->alloc_misses++;
     }
     pthread_mutex_unlock(&pool->lock);
-    if (refill && !slot)
-        sem_post(&pool->dev->wake);
     return err;
 }
 
@@ -413,7 +393,7 @@ static int wait_created(clb_cl_pool *pool)
             pool->create_err = CLB_ERR_TIMEOUT;
             break;
         }
-        wait_turn(pool, deadline, false);
+        wait_turn(pool, deadline);
     }
     err = pool->create_err;
     pthread_mutex_unlock(&pool->lock);

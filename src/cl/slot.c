@@ -51,7 +51,7 @@ static void drop(struct clbi_slot *slot)
     clbi_slot_set(slot, CLBI_SLOT_EMPTY);
 }
 
-/* An EMPTY slot is tried again later: when somebody misses it, see pool_alloc(). */
+/* An EMPTY slot is tried again later, less and less often. */
 static void later(clb_cl_pool *pool)
 {
     pthread_mutex_lock(&pool->lock);

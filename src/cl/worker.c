@@ -218,8 +218,9 @@ static void reread(struct clbi_slot *work)
     }
 }
 
-/* Takes out and frees the pools that are done; tells whether anything is still outstanding. */
-static bool sweep(clb_cl_device *dev)
+/* Takes out and frees the pools that are done; tells whether anything is still outstanding, and when
+ * a buffer that could not be replaced is due again. */
+static bool sweep(clb_cl_device *dev, int64_t *refill_at)
 {
     struct clbi_worker *w = dev->worker;
     struct clb_cl_pool **link, *pool, *dead = NULL;
@@ -242,6 +243,9 @@ static bool sweep(clb_cl_device *dev)
             }
             if (pool->slot[i].state != CLBI_SLOT_EMPTY)
                 empty = false;
+            else if (!pool->w_closing && !pool->closing && !pool->creating &&
+                     pool->refill_at < *refill_at)
+                *refill_at = pool->refill_at;
         }
         empty = empty && pool->closing && atomic_load(&pool->refs) == 0;
         pthread_mutex_unlock(&pool->lock);
@@ -290,7 +294,7 @@ int64_t clbi_worker_run(clb_cl_device *dev, bool *did)
 {
     struct clbi_worker *w = dev->worker;
     struct clbi_slot *work;
-    int64_t next;
+    int64_t next = CLBI_CL_NEVER;
 
     pthread_mutex_lock(&dev->work_lock);
     while (sem_trywait(&dev->wake) == 0) /* what was posted until here is seen below */
@@ -312,9 +316,12 @@ int64_t clbi_worker_run(clb_cl_device *dev, bool *did)
         enqueue(dev, work, CLBI_SLOT_MAPPED, &dev->unmapq, clbi_slot_close_begin,
                 clbi_slot_look_close);
     }
-    set_clock(w, sweep(dev));
+    set_clock(w, sweep(dev, &next));
     *did = w->did;
-    next = w->again ? 0 : w->net_next;
+    if (w->net_next < next)
+        next = w->net_next;
+    if (w->again)
+        next = 0;
     pthread_mutex_unlock(&dev->work_lock);
     return next;
 }

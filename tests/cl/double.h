@@ -15,7 +15,7 @@
  *
  * Recorded misuse ("violations"): use of a released object, a map or a copy under a running kernel, a
  * kernel that starts while an argument is mapped, two maps of one buffer, an unmap of something that
- * is not mapped, the release of a buffer while its unmap runs, a blocking map, a wait list on a map.
+ * is not mapped, the release of a buffer that is mapped or being unmapped, a blocking map, a wait list on a map.
  */
 #ifndef CLB_TEST_DOUBLE_H
 #define CLB_TEST_DOUBLE_H
