@@ -22,8 +22,8 @@
 #define ATTEMPT_NS (2 * CLBI_SEC)
 /* What is read and thrown away at the end, so that the system does not answer unread bytes with a
  * reset that destroys our last words on their way. */
-#define DRAIN_CALLS 16
-#define DRAIN_BYTES 65536
+#define DRAIN_CALLS 64
+#define DRAIN_BYTES 16384
 
 static void socket_event(void *priv, uint32_t events);
 static void resolved_event(void *priv, uint32_t events);
@@ -406,7 +406,7 @@ static int tcp_adopt(struct clbi_transport **out, const struct clbi_transport_en
 
 static void end_socket(struct clbi_transport *t)
 {
-    char scrap[4096];
+    char scrap[DRAIN_BYTES];
 
     clbi_tcp_unwatch(t);
     if (t->fd < 0)
@@ -414,10 +414,10 @@ static void end_socket(struct clbi_transport *t)
     if (t->state == ST_UP && !t->lost) {
         shutdown(t->fd, SHUT_WR);
         for (int i = 0; i < DRAIN_CALLS; i++) {
-            /* TCP throws the bytes away without copying them. */
-            ssize_t n = t->domain == AF_UNIX
-                            ? recv(t->fd, scrap, sizeof scrap, MSG_DONTWAIT)
-                            : recv(t->fd, NULL, DRAIN_BYTES, MSG_DONTWAIT | MSG_TRUNC);
+            /* With MSG_TRUNC TCP throws the bytes away without copying them. The memory is for those
+             * that copy, and for tools that take the call for a write to it. */
+            int flags = MSG_DONTWAIT | (t->domain == AF_UNIX ? 0 : MSG_TRUNC);
+            ssize_t n = recv(t->fd, scrap, sizeof scrap, flags);
             if (n <= 0)
                 break;
         }
