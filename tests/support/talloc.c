@@ -94,7 +94,7 @@ static int do_alloc(void *opaque, const struct clb_alloc_req *req, struct clb_bu
         return CLB_ERR_NOBUFS;
     default: break;
     }
-    size_t bytes = req->capacity - (what == TALLOC_SHORT);
+    size_t bytes = req->capacity - (what == TALLOC_SHORT && req->capacity > 0);
     struct block *b = make_block(t, bytes, req->align, what == TALLOC_CROOKED);
     *out = (struct clb_buf){.data = b->data, .size = b->size, .context = b};
     return CLB_OK;
