@@ -18,10 +18,12 @@
 #include <clbridge/cl.h>
 #include <clbridge/preprocess.h>
 
+#include "signals.h"
 #include "stats.h"
 
 #define MAX_PENDING 16
-#define HOME_WAIT_NS INT64_C(1000000000)
+#define HOME_WAIT_NS INT64_C(20000000000)
+#define HOME_SLICE_NS INT64_C(20000000)
 #define STAMP_WAIT_NS 2000000 /* a callback may run after the wait for its event returned */
 #define PAGE 4096
 
@@ -270,11 +272,15 @@ static int read_rgb(struct recv_backend *b, struct slot *s)
  * number beyond release could grow past `keep`. */
 static void wait_for_homecoming(struct recv_backend *b)
 {
-    clb_cl_pool_stats stats;
+    /* Slow devices take their time; a device that never ends must not keep us for ever. */
+    for (int64_t left = HOME_WAIT_NS; left > 0 && !signals_stop(); left -= HOME_SLICE_NS) {
+        clb_cl_pool_stats stats;
 
-    clb_cl_pool_get_stats(b->pool, &stats, sizeof stats);
-    if (stats.device + stats.retired + stats.remapping >= b->keep)
-        (void)clb_cl_device_drain(b->dev, HOME_WAIT_NS);
+        clb_cl_pool_get_stats(b->pool, &stats, sizeof stats);
+        if (stats.device + stats.retired + stats.remapping < b->keep)
+            return;
+        (void)clb_cl_device_drain(b->dev, HOME_SLICE_NS);
+    }
 }
 
 static int cl_submit(struct recv_backend *b, clb_packet **packet, bool want_pixels, bool want_rgb)
