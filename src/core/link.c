@@ -290,8 +290,15 @@ int clb_link_open(clb_link **out, const clb_link_params *params)
         return clbi_fail(st, &cfg.log, CLB_ERR_INVAL, CLB_DOMAIN_NONE, 0,
                          "unknown scheme in \"%s\"; use tcp://host[:port]", cfg.uri);
     }
-    clb_link *link = clbi_link_new(&cfg, CLB_ROLE_HOST, ops, uri.rest, -1, cfg.loop, st);
-    return link ? open_common(out, link, st) : CLB_ERR_NOMEM;
+    struct clb_status failure;
+    clb_link *link = clbi_link_new(&cfg, CLB_ROLE_HOST, ops, uri.rest, -1, cfg.loop, &failure);
+    if (!link) {
+        if (st) {
+            *st = failure;
+        }
+        return failure.err;
+    }
+    return open_common(out, link, st);
 }
 
 int clb_link_adopt(clb_link **out, int fd, enum clb_role role, const clb_link_params *params)
@@ -317,10 +324,14 @@ int clb_link_adopt(clb_link **out, int fd, enum clb_role role, const clb_link_pa
         return clbi_fail(cfg.status, &cfg.log, CLB_ERR_IO, CLB_DOMAIN_ERRNO, errno,
                          "cannot duplicate descriptor %d", fd);
     }
-    clb_link *link = clbi_link_new(&cfg, role, ops, NULL, dup_fd, cfg.loop, cfg.status);
+    struct clb_status failure;
+    clb_link *link = clbi_link_new(&cfg, role, ops, NULL, dup_fd, cfg.loop, &failure);
     if (!link) {
         close(dup_fd);
-        return CLB_ERR_NOMEM;
+        if (cfg.status) {
+            *cfg.status = failure;
+        }
+        return failure.err;
     }
     err = open_common(out, link, cfg.status);
     if (err == CLB_OK) {

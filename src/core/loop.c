@@ -453,9 +453,10 @@ int clb_loop_create(clb_loop **out, const clb_loop_params *params)
         return CLB_ERR_IO;
     }
     if (!cfg.caller_driven) {
-        if (clbi_thread_create(&loop->thread, loop->name, thread_main, loop) != 0) {
+        int rc = clbi_thread_create(&loop->thread, loop->name, thread_main, loop);
+        if (rc != 0) {
             loop_free(loop);
-            return CLB_ERR_IO;
+            return rc == ENOMEM ? CLB_ERR_NOMEM : CLB_ERR_IO;
         }
         loop->has_thread = true;
     }
