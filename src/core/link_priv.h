@@ -79,6 +79,8 @@ struct clbi_slot {
     bool announced, told;       /* by the peer; clb_link_next_stream has told it */
     uint64_t announce_order;
     uint64_t seq; /* of the next packet */
+    uint64_t lost,
+        lost_bytes; /* packets for which there was no memory before a handle was opened */
 };
 
 struct clb_stream {
@@ -189,6 +191,7 @@ struct clb_link {
         clb_packet *packet; /* PAYLOAD: where it goes */
         size_t drain_left;
         bool drain_credit; /* a drained payload whose credit goes back */
+        bool drain_lost;   /* it is counted in its slot's `lost` already */
         int64_t first_byte_ns, progress_ns;
         uint64_t started_at; /* transport's rx count when this header was asked for */
     } rx;
@@ -201,7 +204,8 @@ struct clb_link {
         int64_t progress_ns;
         uint32_t next_stream; /* round robin of writers */
     } tx;
-    uint8_t *drain; /* 64 KiB, made at first need */
+    uint8_t *drain;            /* 64 KiB, made at first need */
+    uint8_t drain_small[1024]; /* when there is no memory for that */
 };
 
 #define CLBI_DRAIN_BLOCK 65536u

@@ -127,10 +127,11 @@ static void drain_done(clb_link *link)
     if (link->rx.drain_credit) {
         clbi_proto_release(&link->proto, ev->stream, (uint32_t)ev->size);
         clb_stream *s = link->slot[ev->stream].stream;
-        if (s) {
+        if (s && !link->rx.drain_lost) {
             count_arrival(s, ev->size);
         }
     }
+    link->rx.drain_lost = false;
     pthread_mutex_unlock(&link->lock);
     clbi_tx_run(link);
 }
@@ -164,21 +165,19 @@ static bool start_payload(clb_link *link)
 static bool continue_drain(clb_link *link)
 {
     for (;;) {
-        size_t n = link->rx.drain_left < CLBI_DRAIN_BLOCK ? link->rx.drain_left : CLBI_DRAIN_BLOCK;
+        size_t n = link->rx.drain_left;
         if (n == 0) {
             return true;
         }
-        if (!link->drain) {
+        if (!link->drain && n > sizeof link->drain_small) {
             link->drain = malloc(CLBI_DRAIN_BLOCK);
-            if (!link->drain) {
-                clbi_link_drop(link, CLB_ERR_NOMEM, CLB_DOMAIN_NONE, 0, "no memory for 64 KiB");
-                return false;
-            }
             atomic_fetch_add(&link->heap_allocs, 1);
         }
+        uint8_t *block = link->drain ? link->drain : link->drain_small;
+        size_t most = link->drain ? CLBI_DRAIN_BLOCK : sizeof link->drain_small;
+        n = n < most ? n : most;
         link->rx.drain_left -= n;
-        if (!start(link, CLBI_RX_DRAIN, link->drain, n,
-                   link->rx.drain_left == 0 ? CLBI_RECV_AHEAD : 0)) {
+        if (!start(link, CLBI_RX_DRAIN, block, n, link->rx.drain_left == 0 ? CLBI_RECV_AHEAD : 0)) {
             return false;
         }
     }
@@ -280,9 +279,14 @@ static bool spill(clb_link *link, clb_stream *s)
         if (p) {
             clbi_packet_recycle(link, p);
         }
-        link->slot[link->rx.ev.stream].seq++;
+        struct clbi_slot *slot = &link->slot[link->rx.ev.stream];
+        slot->seq++;
         if (s) {
             s->stats.alloc_failed++;
+        } else if (!slot->closed_once) {
+            slot->lost++; /* whoever opens it is told */
+            slot->lost_bytes += link->rx.ev.size;
+            link->rx.drain_lost = true;
         }
         pthread_mutex_unlock(&link->lock);
         clbi_log(&link->cfg.log, CLB_LOG_WARN,

@@ -97,7 +97,13 @@ static int first_unopened(const clb_link *link)
 static void take_unopened(clb_link *link, clb_stream *s, struct clbi_queue *dropped)
 {
     struct clbi_slot *slot = &link->slot[s->index];
-    s->expect_seq = slot->unopened.head ? slot->unopened.head->info.seq : slot->seq;
+    /* After a close payloads are drained on purpose; before the first open every one counts. */
+    s->expect_seq = slot->closed_once ? slot->seq : 0;
+    slot->closed_once = false;
+    s->stats.alloc_failed = slot->lost;
+    s->stats.packets = slot->lost;
+    s->stats.bytes = slot->lost_bytes;
+    slot->lost = slot->lost_bytes = 0;
     clb_packet *p;
     uint32_t keep = clbi_full_credits_early(s->on_full) ? s->queue_len : UINT32_MAX;
     while ((p = clbi_queue_pop(&slot->unopened))) {
@@ -167,7 +173,6 @@ static void attach(clb_link *link, clb_stream *s, int index, const clb_stream_pa
     memcpy(s->name, link->proto.stream[index].name, sizeof s->name);
     s->id = link->proto.stream[index].id;
     slot->stream = s;
-    slot->closed_once = false;
     link->any_opened = true;
     take_unopened(link, s, dropped);
     s->ready_due = s->queue.len > 0;
