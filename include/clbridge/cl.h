@@ -131,7 +131,7 @@ typedef struct clb_cl_device_params {
     const char *cache_dir; /* for compiled kernels, NULL = none (always, in this version). Copied */
     int caller_driven;     /* 0 = own worker thread "clb-cl"; 1 = none, see clb_cl_device_poll() */
     struct clb_status *status; /* filled when the call fails; NULL = not wanted. Borrowed */
-    struct clb_log log;
+    struct clb_log log; /* copied; priv must stay valid until the last pool and frame are gone */
 } clb_cl_device_params;
 #ifndef __cplusplus
 #define clb_cl_device_params(...)                                                                  \

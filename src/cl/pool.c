@@ -54,16 +54,6 @@ void clbi_cl_pool_free(clb_cl_pool *pool)
     free(pool);
 }
 
-bool clbi_cl_pool_is_closing(clb_cl_pool *pool)
-{
-    bool closing;
-
-    pthread_mutex_lock(&pool->lock);
-    closing = pool->closing;
-    pthread_mutex_unlock(&pool->lock);
-    return closing || clbi_cl_device_is_over(pool->dev);
-}
-
 struct clbi_slot *clbi_cl_pool_slot(clb_cl_pool *pool, const void *context)
 {
     uint32_t i;

@@ -127,8 +127,6 @@ clb_cl_pool *clbi_cl_pool_of(const struct clb_allocator *allocator);
 struct clbi_slot *clbi_cl_pool_slot(clb_cl_pool *pool, const void *context);
 /* Frees the memory of a pool without slots. The worker. */
 void clbi_cl_pool_free(clb_cl_pool *pool);
-/* Ended, or on a caller-driven device without handle. */
-bool clbi_cl_pool_is_closing(clb_cl_pool *pool);
 
 /* Edges. retire: HELD or DEVICE (or FILLING that is broken) -> RETIRED, then wakes the worker. */
 void clbi_slot_retire(struct clbi_slot *slot);

@@ -107,6 +107,37 @@ static void the_double_sees_a_missing_wait(void)
     CHECK_EQ(dbl_finish(), 0);
 }
 
+/* host_readable: the host sees what was there; else it sees garbage. */
+static void readable_maps_keep_the_content(void)
+{
+    int readable;
+
+    for (readable = 0; readable < 2; readable++) {
+        struct kit k;
+        clb_cl_frame *frame;
+        struct clb_buf buf;
+        int same;
+
+        dbl_start(false);
+        kit_open(&k, true, 1, SIZE, CLB_CL_FENCE_ALL);
+        clb_cl_pool_destroy(&k.pool);
+        CHECK_EQ(clb_cl_pool_create(
+                     &k.pool, k.dev,
+                     clb_cl_pool_params(.buf_size = SIZE, .count = 1, .host_readable = readable)),
+                 CLB_OK);
+        k.a = clb_cl_pool_allocator(k.pool);
+        frame = kit_frame(&k, 1);
+        clb_cl_frame_unref(&frame);
+        kit_settle(&k);
+        CHECK_EQ(kit_alloc(&k, &buf, 0), CLB_OK);
+        same = ((unsigned char *)buf.data)[77] == kit_byte(1, 77);
+        CHECK_EQ(same, readable);
+        clb_buf_free(&k.a, &buf);
+        kit_close(&k);
+        finish();
+    }
+}
+
 /* ---- exact counts ---------------------------------------------------------------------------- */
 
 static uint64_t by_name[DBL_FN_COUNT];
@@ -541,6 +572,7 @@ int main(void)
 #define T(name) {#name, name}
         T(life_of_a_frame),
         T(the_double_sees_a_missing_wait),
+        T(readable_maps_keep_the_content),
         T(calls_per_frame),
         T(a_running_kernel_holds_its_buffer),
         T(markers_are_shared),
