@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 
 #include "check.h"
+#include "link_priv.h"
 #include "peer.h"
 
 #define SEC INT64_C(1000000000)
@@ -65,6 +66,17 @@ static void free_next(clb_stream *s)
     clb_packet *p = NULL;
     CHECK_EQ(clb_stream_read(s, &p, 10 * SEC), CLB_OK);
     clb_packet_free(&p);
+}
+
+/* A call of another thread is inside: to close under it before it has begun would be our mistake. */
+static void until_inside(clb_link *link, const uint32_t *callers)
+{
+    for (bool inside = false; !inside;) {
+        pthread_mutex_lock(&link->lock);
+        inside = *callers > 0;
+        pthread_mutex_unlock(&link->lock);
+        check_sleep_ms(1);
+    }
 }
 
 /* What the script of a peer may do next. */
@@ -656,7 +668,7 @@ static void close_in_ready_of_another(void)
         cb.victim = a;
         pthread_t t;
         CHECK_EQ(pthread_create(&t, NULL, read_until_closed, a), 0);
-        check_sleep_ms(20);
+        until_inside(link, &a->callers);
         atomic_store(&cb.armed, 1);
         atomic_store(&stage, 1);
         wait_int(&cb.done, 1);
@@ -690,7 +702,7 @@ static void close_link_under_a_call(void)
         cb.link = link;
         pthread_t t;
         CHECK_EQ(pthread_create(&t, NULL, next_until_closed, link), 0);
-        check_sleep_ms(20);
+        until_inside(link, &link->callers);
         atomic_store(&cb.armed, 1);
         atomic_store(&stage, 1);
         pthread_join(t, NULL);
@@ -861,7 +873,8 @@ static void close_from_another_thread(void)
         clb_stream *s = open_stream(link, clb_stream_params(.name = "a"));
         pthread_t t;
         CHECK_EQ(pthread_create(&t, NULL, read_until_closed, s), 0);
-        check_sleep_ms(20 + i);
+        until_inside(link, &s->callers);
+        check_sleep_ms(i);
         if (i % 2) {
             clb_link_close(&link);
             pthread_join(t, NULL);
@@ -882,6 +895,7 @@ static void close_from_another_thread(void)
 static void *accept_until_closed(void *arg)
 {
     clb_link *link = NULL;
+    atomic_store(&stage, 1);
     CHECK_EQ(clb_listener_accept(arg, &link, -1), CLB_ERR_CLOSED);
     return NULL;
 }
@@ -889,7 +903,7 @@ static void *accept_until_closed(void *arg)
 /* A listener is closed while a thread waits in accept, with its own thread or dispatching. */
 static void close_under_accept(int caller_driven)
 {
-    for (int i = 0; i < 20; i++) {
+    for (int i = 0; i < 8; i++) {
         clb_loop *loop = NULL;
         clb_listener *l = NULL;
         CHECK_EQ(clb_loop_create(&loop, clb_loop_params(.caller_driven = caller_driven)), CLB_OK);
@@ -897,8 +911,10 @@ static void close_under_accept(int caller_driven)
         lp.link.loop = loop;
         CHECK_EQ(clb_listener_open(&l, &lp), CLB_OK);
         pthread_t t;
+        atomic_store(&stage, 0);
         CHECK_EQ(pthread_create(&t, NULL, accept_until_closed, l), 0);
-        check_sleep_ms(20 + i);
+        await(1);
+        check_sleep_ms(100 + i); /* it is inside by now */
         clb_listener_close(&l);
         pthread_join(t, NULL);
         while (caller_driven && clb_loop_dispatch(loop, 0) == CLB_OK) {
