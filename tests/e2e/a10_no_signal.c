@@ -6,6 +6,7 @@
  */
 #include <clbridge/clbridge.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <unistd.h>
 
 #include "check.h"
@@ -80,6 +81,66 @@ static void vanish(bool local, bool hard, bool late)
     }
 }
 
+/* The loop runs on the application's thread, where a signal would hit: the answers to packets that
+ * came before the end go to a peer that is not there any more. */
+static atomic_int go;
+
+static void run_ahead(struct peer *p, void *arg)
+{
+    const bool hard = *(bool *)arg;
+    CHECK(peer_handshake(p));
+    int a = peer_create(p, "a", 4096);
+    while (!atomic_load(&go)) {
+        peer_pump(p, 5);
+    }
+    for (int i = 0; i < 4; i++) {
+        peer_write_fill(p, a, i, 1000, 0);
+    }
+    if (hard) {
+        check_sleep_ms(5);
+        peer_abort(p);
+    } else {
+        peer_close(p);
+    }
+}
+
+static void vanish_from_caller(bool local, bool hard)
+{
+    struct peer peer;
+    clb_loop *loop = NULL;
+    clb_link *link = NULL;
+    clb_stream *s = NULL;
+    uint16_t port;
+    char uri[64];
+    int listen_fd = peer_listen(&port);
+    atomic_store(&go, 0);
+    CHECK_EQ(clb_loop_create(&loop, clb_loop_params(.caller_driven = 1)), CLB_OK);
+    if (local) {
+        int fd = peer_pair(&peer, false);
+        peer_start(&peer, run_ahead, &hard);
+        CHECK_EQ(clb_link_adopt(&link, fd, CLB_ROLE_HOST, clb_link_params(.loop = loop)), CLB_OK);
+    } else {
+        snprintf(uri, sizeof uri, "tcp://127.0.0.1:%u", port);
+        peer_accept_later(&peer, listen_fd, run_ahead, &hard);
+        CHECK_EQ(clb_link_open(&link, clb_link_params(.uri = uri, .loop = loop)), CLB_OK);
+    }
+    CHECK_EQ(clb_stream_open(&s, link, clb_stream_params(.name = "a", .write_window = 1000)),
+             CLB_OK);
+    clb_loop_dispatch(loop, 50000000);
+    atomic_store(&go, 1);
+    peer_join(&peer);
+    clb_packet *p = NULL;
+    int err;
+    while ((err = clb_stream_read(s, &p, 10 * SEC)) == CLB_OK) {
+        clb_packet_free(&p);
+    }
+    CHECK_EQ(err, CLB_ERR_LOST);
+    clb_link_close(&link);
+    clb_stream_close(&s);
+    clb_loop_destroy(&loop);
+    close(listen_fd);
+}
+
 static volatile sig_atomic_t heard;
 
 static void hear(int sig)
@@ -97,6 +158,9 @@ int main(void)
         CHECK_EQ(sigaction(SIGPIPE, &set, NULL), 0);
         for (int i = 0; i < 8; i++) {
             vanish(i & 1, i & 2, i & 4);
+        }
+        for (int i = 0; i < 8; i++) {
+            vanish_from_caller(i & 1, i & 2);
         }
         CHECK_EQ(sigaction(SIGPIPE, NULL, &now), 0);
         CHECK(now.sa_handler == set.sa_handler);

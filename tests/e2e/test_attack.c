@@ -259,6 +259,13 @@ static void unknown_streams(struct peer *p, const struct attack *a)
     send_zeros(p, 10);
 }
 
+/* Nobody reads 2 GiB and more to keep in step. */
+static void unknown_huge(struct peer *p, const struct attack *a)
+{
+    until_opened(p, announce(p));
+    write_header(p, 0x00FFFFFF, a->arg);
+}
+
 static void bad_type(struct peer *p, const struct attack *a)
 {
     int i = announce(p);
@@ -317,6 +324,8 @@ static void lies(void)
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         victim((struct attack){.fn = bad_type, .arg = types[i], .err = CLB_ERR_PROTO});
     }
+    victim((struct attack){.fn = unknown_huge, .arg = 0xFFFFFFFF, .err = CLB_ERR_PROTO});
+    victim((struct attack){.fn = unknown_huge, .arg = (64u << 20) + 1, .err = CLB_ERR_PROTO});
     victim((struct attack){.fn = unasked_answers, .arg = 16});
     victim((struct attack){.fn = unasked_answers, .arg = 17, .err = CLB_ERR_PROTO});
     victim((struct attack){.fn = forged_release, .arg = 0, .err = CLB_ERR_PROTO});

@@ -374,6 +374,81 @@ static void polled_write(void)
     finish(&link, &p);
 }
 
+static void reads_late(struct peer *p, void *arg)
+{
+    uint8_t hdr[CLBI_WIRE_HEADER];
+    static uint8_t block[65536];
+    struct clbi_wire_header h;
+    bool *whole = arg;
+    CHECK(peer_handshake(p));
+    while (!p->stream[0].created) {
+        peer_pump(p, 100);
+    }
+    await(1);
+    check_sleep_ms(100);
+    for (size_t got = 0; got < sizeof hdr;) {
+        ssize_t k = recv(p->fd, hdr + got, sizeof hdr - got, 0);
+        CHECK_GT(k, 0);
+        got += (size_t)k;
+    }
+    clbi_wire_decode(&h, hdr);
+    CHECK_EQ(h.type, CLBI_WRITE_REQ);
+    *whole = true;
+    for (uint32_t left = h.size; left > 0;) {
+        ssize_t k = recv(p->fd, block, left < sizeof block ? left : sizeof block, 0);
+        if (k <= 0) {
+            break;
+        }
+        for (ssize_t i = 0; i < k; i++) {
+            *whole &= block[i] == 0x5A;
+        }
+        left -= (uint32_t)k;
+    }
+    peer_pump_to_end(p, 60000);
+    peer_close(p);
+}
+
+static void *write_and_reuse(void *arg)
+{
+    const size_t n = 8 << 20;
+    uint8_t *data = malloc(n);
+    CHECK(data != NULL);
+    memset(data, 0x5A, n);
+    struct clb_iovec iov = {data, n};
+    int err = clb_stream_write(arg, &iov, 1, -1);
+    CHECK(err == CLB_ERR_CLOSED || err == CLB_OK);
+    memset(data, 0xEE, n); /* it is ours again */
+    check_sleep_ms(300);
+    free(data);
+    return NULL;
+}
+
+/* The link is shut down in the middle of a write: the call keeps the memory until the transport has
+ * let go of it. */
+static void shutdown_amid_write(void)
+{
+    struct peer p;
+    bool whole = false;
+    int fd = peer_pair(&p, false);
+    start(&p, reads_late, &whole);
+    clb_link *link = adopt(fd, NULL);
+    clb_stream *s = open_stream(link, clb_stream_params(.name = "a", .write_window = 8 << 20));
+    pthread_t t;
+    CHECK_EQ(pthread_create(&t, NULL, write_and_reuse, s), 0);
+    clb_link_stats ls;
+    do {
+        check_sleep_ms(2);
+        clb_link_get_stats(link, &ls, sizeof ls);
+    } while (ls.tx_events < 3); /* PING, CREATE, WRITE */
+    check_sleep_ms(50);
+    atomic_store(&stage, 1);
+    CHECK_EQ(clb_link_shutdown(link, 10 * SEC), CLB_OK);
+    pthread_join(t, NULL);
+    clb_stream_close(&s);
+    finish(&link, &p);
+    CHECK(whole);
+}
+
 /* ---- a payload in flight ---------------------------------------------------------------------- */
 
 static void half_payload(struct peer *p, void *arg)
@@ -942,6 +1017,7 @@ int main(int argc, char **argv)
     RUN(close_while_unanswered());
     RUN(reopened_writer_waits());
     RUN(polled_write());
+    RUN(shutdown_amid_write());
     RUN(open_during_payload());
     RUN(reopen_during_payload());
     RUN(aligned_spill());
