@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include "check.h"
@@ -437,6 +438,9 @@ static void pings_without_reading(struct peer *p, const struct attack *a)
     until_opened(p, announce(p));
     int size = 4096;
     setsockopt(p->fd, SOL_SOCKET, SO_RCVBUF, &size, sizeof size);
+    /* The system keeps the window of a connection shut whose end still has bytes for us. */
+    struct timeval limit = {.tv_sec = 2};
+    setsockopt(p->fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
     while (!atomic_load(&over) &&
            peer_send_header(p, CLBI_PING_REQ, p->next_id++, NULL, 0, 0, CLBI_FLAG_ACK)) {
     }
