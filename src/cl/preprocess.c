@@ -138,11 +138,13 @@ static int check_params(const clb_preprocess_params *p, const struct clb_log *lo
     return CLB_OK;
 }
 
+/* *plan has a value whatever comes back. */
 static int plan_for(const clb_preprocess_params *p, const struct clb_log *log,
                     const struct clb_image *img, size_t available, struct plan *plan)
 {
     int rc;
 
+    *plan = (struct plan){0};
     if (!img)
         return refuse(log, CLB_ERR_INVAL,
                       "the layout of the picture is unknown: set src or the frame's image");
