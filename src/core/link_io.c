@@ -312,6 +312,11 @@ static void look_at_progress(clb_link *link, int64_t now)
 static bool check_limits(clb_link *link, int64_t now)
 {
     const clb_link_params *cfg = &link->cfg;
+    if (link->tx.dead_until && now >= link->tx.dead_until) {
+        clbi_link_drop(link, CLB_ERR_LOST, link->tx.failure.domain, link->tx.failure.native,
+                       "sending to the peer failed");
+        return true;
+    }
     if (rx_in_progress(link) &&
         now >= clbi_add_ns(link->rx.progress_ns, cfg->progress_timeout_ns)) {
         clbi_link_drop(link, CLB_ERR_LOST, CLB_DOMAIN_NONE, 0,
@@ -371,6 +376,9 @@ static void update_deadline(clb_link *link)
     /* When bytes of an unfinished operation moved is seen by looking: often enough that a stall is
      * noticed soon after its limit. */
     bool moving = rx_in_progress(link) || link->tx.busy;
+    if (link->tx.dead_until) {
+        d = earlier(d, link->tx.dead_until);
+    }
     if (moving) {
         int64_t look = cfg->progress_timeout_ns / 20;
         look = look < 10 * CLBI_MS ? 10 * CLBI_MS : look;
@@ -417,7 +425,7 @@ static void begin_shutdown(clb_link *link, int64_t deadline)
 {
     link->shutdown_begun = true;
     bool up = link->state == CLB_LINK_UP;
-    if (!up || link->cfg.no_reset_on_close) {
+    if (!up || link->cfg.no_reset_on_close || link->tx.dead_until) {
         clbi_link_begin_close(link);
         return;
     }

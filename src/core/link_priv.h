@@ -203,6 +203,8 @@ struct clb_link {
         size_t bytes;
         int64_t progress_ns;
         uint32_t next_stream; /* round robin of writers */
+        int64_t dead_until;   /* sending has failed; 0 = it has not. See clbi_tx_done */
+        struct clb_status failure;
     } tx;
     uint8_t *drain;            /* 64 KiB, made at first need */
     uint8_t drain_small[1024]; /* when there is no memory for that */
@@ -253,6 +255,17 @@ extern const struct clbi_transport_env clbi_link_env;
 void clbi_rx_run(clb_link *link);
 void clbi_rx_done(clb_link *link, size_t bytes, const struct clb_status *failure);
 void clbi_rx_abort(clb_link *link);
+
+/* true: done within the call */
+bool clbi_rx_start_payload(clb_link *link);
+bool clbi_rx_start_drain(clb_link *link, bool credit);
+
+/* ---- link_place.c: where a payload goes */
+/* [io] Decides for the WRITE whose header is in, and starts to receive. true: it is in already. */
+bool clbi_rx_place(clb_link *link);
+/* lock NOT held. Asks the stream's allocator and checks what it gives. On CLB_OK the allocator is
+ * referenced twice: for the packet's copy and for the buffer. CLB_OK, NOBUFS, or another error. */
+int clbi_stream_ask(clb_stream *s, size_t size, uint32_t id, int64_t wait_ns, struct clb_buf *buf);
 
 /* ---- link_tx.c: [io] sending */
 void clbi_tx_run(clb_link *link);

@@ -7,6 +7,8 @@
 
 #include "link_priv.h"
 
+#define DEAD_NS CLBI_SEC
+
 /* lock held */
 static void finish_write(struct clbi_write *op, int result)
 {
@@ -132,14 +134,22 @@ void clbi_tx_done(clb_link *link, size_t bytes, const struct clb_status *failure
     }
     pthread_mutex_unlock(&link->lock);
     if (failure && failure->err != CLB_ERR_CANCELED && !link->tr_closing) {
-        clbi_link_drop(link, CLB_ERR_LOST, failure->domain, failure->native,
-                       "sending to the peer failed");
+        /* A peer that has gone may have said so: its RESET, and packets before it, lie in the socket
+         * still. The receiving side finds the end, and gets a moment for it. */
+        link->tx.dead_until = clbi_add_ns(now, DEAD_NS);
+        link->tx.failure = *failure;
     }
 }
 
 void clbi_tx_run(clb_link *link)
 {
     while (link->connected && !link->tr_closing && !link->tx.busy) {
+        if (link->tx.dead_until) {
+            if (link->close_after_flush) {
+                clbi_link_begin_close(link);
+            }
+            return;
+        }
         int64_t now = clbi_now_ns();
         struct clb_status st = {0};
         uint8_t *headers = link->tx.headers;

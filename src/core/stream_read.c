@@ -23,38 +23,13 @@ static void deliver(clb_stream *s, clb_packet *p, clb_packet **out)
 /* lock held, dropped in between. One question to the allocator for the packet that is moved. */
 static int try_move(clb_link *link, clb_stream *s, clb_packet *p, int64_t wait_ns)
 {
-    struct clb_allocator a = s->allocator;
-    struct clb_buf buf = {0};
-    struct clb_alloc_req req = {
-        .payload = p->wire_size,
-        .expect = s->image.fmt ? clb_image_bytes(&s->image) : 0,
-        .capacity = p->wire_size,
-        .align = s->align,
-        .stream_id = p->info.stream_id,
-        .stream_name = s->name,
-        .wait_ns = wait_ns,
-    };
+    struct clb_buf buf;
     pthread_mutex_unlock(&link->lock);
-    int err = a.alloc(a.opaque, &req, &buf);
-    bool good =
-        buf.data && buf.size >= req.capacity && ((uintptr_t)buf.data & (req.align - 1)) == 0;
-    if (err == CLB_OK && !good) {
-        clbi_log(&link->cfg.log, CLB_LOG_WARN,
-                 "the allocator gave an unusable block for %zu bytes; the packet is dropped",
-                 req.capacity);
-        if (buf.data || buf.context) {
-            a.free(a.opaque, &buf);
-        }
-        err = CLB_ERR_INVAL;
-    }
+    int err = clbi_stream_ask(s, p->wire_size, p->info.stream_id, wait_ns, &buf);
     if (err == CLB_OK) {
-        if (a.ref) {
-            a.ref(a.opaque);
-            a.ref(a.opaque);
-        }
         memcpy(buf.data, p->buf.data, p->wire_size);
         clbi_packet_drop_buffer(p); /* the spill block */
-        p->allocator = a;
+        p->allocator = s->allocator;
         p->buf = buf;
     }
     pthread_mutex_lock(&link->lock);
