@@ -39,6 +39,18 @@ fail()
     exit 1
 }
 
+# The quick start comes as far as it can without a peer: usage, then OpenCL or the link fails.
+starts()
+{
+    rc=0
+    "$1" >"$folder/out.txt" 2>&1 || rc=$?
+    [ $rc -eq 2 ] && grep -q '^usage: ' "$folder/out.txt" ||
+        fail "$1 without arguments: status $rc, not 2: $(cat "$folder/out.txt")"
+    rc=0
+    timeout 60 "$1" tcp://127.0.0.1:1 64 64 >"$folder/out.txt" 2>&1 || rc=$?
+    [ $rc -eq 1 ] || fail "$1 without a peer: status $rc, not 1: $(cat "$folder/out.txt")"
+}
+
 command=$folder/tools/clbridge
 if [ $cl = OFF ]; then
     [ ! -e "$folder/src/libclbridge-cl.so" ] || fail "libclbridge-cl was built"
@@ -60,24 +72,31 @@ fi
 
 if [ "$what" = install ]; then
     "$cmake" --install "$folder" >/dev/null
-    cat >"$folder/user.c" <<'EOF'
-#include <clbridge/clbridge.h>
-#include <clbridge/cl.h>
-#include <stdio.h>
-#include <string.h>
+    prefix=$folder/prefix
+    unset LD_LIBRARY_PATH PKG_CONFIG_PATH
+    version=$("$prefix/bin/clbridge" --version) || fail "the installed command does not start: $version"
+    [ "$version" = "clbridge $(sed -n 's/.*CLB_VERSION_STRING "\(.*\)"/\1/p' "$prefix/include/clbridge/config.h")" ] ||
+        fail "the installed command says: $version"
 
-int main(void)
-{
-    clb_cl_device *none = NULL;
+    # What a dlopen() of it needs: its own way to libclbridge.
+    ! ldd "$prefix/lib/libclbridge-cl.so" | grep 'not found' || fail "libclbridge-cl does not find libclbridge"
 
-    clb_cl_device_destroy(&none);
-    puts(clb_version_str());
-    return strncmp(clb_version_str(), CLB_VERSION_STRING, strlen(CLB_VERSION_STRING));
-}
-EOF
-    "$compiler" -std=c11 -Wall -Werror -I"$folder/prefix/include" "$folder/user.c" -o "$folder/user" \
-        -L"$folder/prefix/lib" -lclbridge-cl -lclbridge -Wl,-rpath,"$folder/prefix/lib"
-    "$folder/user" || fail "the installed library does not run"
-    LD_LIBRARY_PATH=$folder/prefix/lib "$folder/prefix/bin/clbridge" --help >/dev/null || fail "the installed command does not run"
+    # The quick start as the README says, with the folders of this prefix.
+    line=$(sed -n 's/^cc app\.c //p' "$source/README.md")
+    [ -n "$line" ] || fail "README.md: no line 'cc app.c ...'"
+    # shellcheck disable=SC2086
+    "$compiler" "$source/examples/quickstart.c" -I"$prefix/include" -L"$prefix/lib" -Wl,-rpath,"$prefix/lib" \
+        $line -o "$folder/quickstart"
+    starts "$folder/quickstart"
+    # And by what pkg-config says.
+    if pkg-config --version >/dev/null 2>&1; then
+        export PKG_CONFIG_PATH="$prefix/lib/pkgconfig"
+        flags=$(pkg-config --cflags --libs clbridge-cl) || fail "clbridge-cl.pc"
+        # shellcheck disable=SC2086
+        "$compiler" "$source/examples/quickstart.c" $flags -Wl,-rpath,"$prefix/lib" -o "$folder/quickstart-pc"
+        starts "$folder/quickstart-pc"
+        version=$(pkg-config --modversion clbridge)
+        "$prefix/bin/clbridge" --version | grep -qx "clbridge $version" || fail "clbridge.pc: version $version"
+    fi
 fi
 echo "$what: ok"
