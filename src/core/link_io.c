@@ -132,11 +132,8 @@ void clbi_link_drop(clb_link *link, enum clb_error err, enum clb_domain domain, 
     pthread_mutex_unlock(&link->lock);
     if (first) {
         struct clb_status why = {0};
-        if (peer[0]) {
-            clbi_fail(&why, &link->cfg.log, err, domain, native, "link to %s: %s", peer, text);
-        } else {
-            clbi_fail(&why, &link->cfg.log, err, domain, native, "%s", text);
-        }
+        const char *whom = peer[0] ? peer : link->address ? link->address : "the peer";
+        clbi_fail(&why, &link->cfg.log, err, domain, native, "link to %s: %s", whom, text);
         pthread_mutex_lock(&link->lock);
         link->why = why;
         pthread_mutex_unlock(&link->lock);
@@ -462,10 +459,9 @@ void clbi_link_service(void *priv, int64_t now)
             clbi_link_drop(
                 link, CLB_ERR_TIMEOUT, CLB_DOMAIN_NONE, 0,
                 link->role == CLB_ROLE_HOST
-                    ? "%s did not answer within %lld ms; is an XLink application running "
+                    ? "no answer to the first PING within %lld ms; is an XLink application running "
                       "there?"
-                    : "%s sent no PING within %lld ms",
-                link->address ? link->address : "the peer",
+                    : "no PING within %lld ms",
                 (long long)(link->cfg.connect_timeout_ns / CLBI_MS));
         } else if (link->state == CLB_LINK_CLOSING && now >= link->close_deadline) {
             clbi_link_begin_close(link);

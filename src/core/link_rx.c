@@ -300,7 +300,10 @@ static void header_done(clb_link *link)
     case CLBI_EV_FAIL:
         link->rx.state = CLBI_RX_STOPPED;
         clbi_tx_run(link); /* a nack, if it can be sent at once */
-        clbi_link_drop(link, ev->err, CLB_DOMAIN_NONE, 0, "%s", ev->text);
+        clbi_link_drop(link, ev->err, CLB_DOMAIN_NONE, 0, "%s%s", ev->text,
+                       link->state == CLB_LINK_CONNECTING
+                           ? "; this is no XLink peer: check address and port"
+                           : "");
         break;
     default: break;
     }

@@ -28,7 +28,7 @@ static int refuse(struct clb_status *st, const struct clb_log *log, const char *
 int clbi_uri_parse(struct clbi_uri *out, const char *uri, struct clb_status *st,
                    const struct clb_log *log)
 {
-    static const char expected[] = "tcp://host:port, usb:// or local://path";
+    static const char expected[] = "tcp://host[:port]";
     size_t len, n = 0;
 
     if (!uri || !*uri)

@@ -8,7 +8,7 @@
 static int absent(const struct clb_log *log, const char *scheme, struct clb_status *st)
 {
     return clbi_fail(st, log, CLB_ERR_NOSYS, CLB_DOMAIN_NONE, 0,
-                     "%s:// is not in this build of clbridge", scheme);
+                     "%s:// is not in this build of clbridge; use tcp://host[:port]", scheme);
 }
 
 #if !CLB_HAVE_TCP

@@ -95,7 +95,7 @@ static int fail_connect(struct clbi_transport *t, int native)
     const char *hint = NULL;
 
     switch (native) {
-    case ECONNREFUSED: hint = "is the camera or `clbridge send` running there?"; break;
+    case ECONNREFUSED: hint = "is the camera or `clbridge send` running there, and free?"; break;
     case ENETUNREACH:
     case EHOSTUNREACH:
     case EADDRNOTAVAIL:
