@@ -557,6 +557,45 @@ static void descriptor(void)
     clb_host_pool_destroy(&pool);
 }
 
+/* ---- a peer that stops in the middle of a header ---------------------------------------------- */
+
+static void half_header(struct peer *p, void *arg)
+{
+    (void)arg;
+    uint8_t bytes[CLBI_WIRE_HEADER + PKT + CLBI_WIRE_HEADER / 2] = {0};
+    CHECK(peer_handshake(p));
+    int a = peer_create(p, "a", 8 * PKT);
+    struct clbi_wire_header h = {
+        .id = 7, .type = CLBI_WRITE_REQ, .stream_id = p->stream[a].id, .size = PKT, .flags = 1};
+    clbi_wire_encode(bytes, &h);
+    gate_wait(&gate, 1);
+    CHECK(peer_send_raw(p, bytes, sizeof bytes)); /* in one piece: it is read ahead */
+    p->deaf = true;
+    peer_pump_to_end(p, 20000);
+    peer_close(p);
+}
+
+/* A started header has to move on, also when its first half came with the payload before it. */
+static void half_header_is_noticed(void)
+{
+    struct peer p;
+    int fd = peer_pair(&p, false);
+    gate_to(&gate, 0);
+    peer_start(&p, half_header, NULL);
+    clb_link *link = NULL;
+    CHECK_EQ(clb_link_adopt(&link, fd, CLB_ROLE_HOST,
+                            clb_link_params(.progress_timeout_ns = 300000000, .keepalive_ns = -1,
+                                            .idle_timeout_ns = -1)),
+             CLB_OK);
+    clb_stream *s = open_stream(link, "a", NULL, CLB_FULL_BLOCK, 0);
+    gate_to(&gate, 1);
+    clb_packet *pk = read_value(s, 0);
+    clb_packet_free(&pk);
+    CHECK_EQ(clb_stream_read(s, &pk, 10 * SEC), CLB_ERR_LOST);
+    clb_stream_close(&s);
+    finish(&link, &p);
+}
+
 /* ---- a peer that says goodbye and goes -------------------------------------------------------- */
 
 static void write_reset_close(struct peer *p, void *arg)
@@ -638,6 +677,7 @@ int main(void)
     RUN(mute_peer());
     RUN(unread_stream());
     RUN(descriptor());
+    RUN(half_header_is_noticed());
     RUN(goodbye_in_the_socket(true));
     RUN(goodbye_in_the_socket(false));
     return 0;
