@@ -83,7 +83,7 @@ static void expect_bad(char *name, char *value, const char *message)
     char want[300];
 
     cr_expect_eq(value ? PARSE(name, value) : PARSE(name), ARG_BAD, "%s %s", name, value);
-    snprintf(want, sizeof want, "clbridge: test: %s (try 'clbridge test --help')\n", message);
+    snprintf(want, sizeof want, "clbridge test: %s (try 'clbridge test --help')\n", message);
     cr_expect_str_eq(said, want);
 }
 
