@@ -24,23 +24,29 @@
  *       |
  *     clb_buf_free()             free(): the buffer comes home
  *
+ * Whose allocator: the stream's; if that is not set, the link's; if neither is, a host pool of the
+ * link's own, which lives as long as its last packet.
+ *
  * "release" is everything except freeing; "free" is the memory. free() is called exactly once for
  * every successful alloc(), whether or not release() was called or succeeded.
  *
  * RULES FOR AN ALLOCATOR
  *
  *  - alloc() is called with what the peer announced, after the size was checked against all
- *    limits. From the I/O thread wait_ns is 0: it must answer at once. From clb_stream_read() it
- *    may wait up to wait_ns.
+ *    limits. From the I/O thread wait_ns is 0: it must answer at once. From clb_stream_read(), for
+ *    a payload that was received elsewhere because no buffer was free, it may wait up to wait_ns,
+ *    which is what is left of the read's deadline, in slices of at most 20 ms.
  *  - CLB_ERR_NOBUFS means "none free at the moment": the stream's full-queue policy decides what
  *    happens to the payload. Any other error, NULL, a block smaller than `capacity` or misaligned
  *    means: the payload is read and dropped, counted in alloc_failed, and its credit returned.
  *    A block that was handed out but refused by the library is given back with free().
- *  - The library writes only within [data, data + capacity). Bytes beyond the payload are undefined.
+ *  - The library writes only within [data, data + capacity). Bytes beyond the payload are
+ *    undefined.
  *  - `context` is yours: it travels with the packet and is never looked into.
  *  - The struct is copied by value beside every packet, so a packet can outlive stream, link and
  *    pool. ref() is called once per stored copy and once per buffer out, unref() when that ends.
- *    With ref and unref NULL, opaque must stay valid until the last free().
+ *    Both are set or neither; with both NULL, opaque must stay valid until the last free().
+ *    alloc and free are needed: one without the other is INVAL.
  *  - The callbacks must not call functions of the library on the same link, stream or packet.
  */
 #ifndef CLBRIDGE_BUFFER_H
@@ -91,12 +97,12 @@ struct clb_allocator {
     void (*free)(void *opaque, struct clb_buf *buf);
     void (*ref)(void *opaque);
     void (*unref)(void *opaque);
-    void *opaque;
+    void *opaque; /* the first argument of all of them, never looked into */
 };
 
 /**
  * Plain heap memory, aligned to the request (64 bytes at least), not recycled.
- * @owner static, nothing to free. @thread any. @blocks no.
+ * @owner static, nothing to free. @thread any. @blocks no. @return the allocator, by value.
  */
 CLB_API struct clb_allocator clb_host_allocator(void);
 
@@ -111,11 +117,11 @@ CLB_API void clb_buf_free(const struct clb_allocator *allocator, struct clb_buf 
 typedef struct clb_host_pool clb_host_pool;
 
 typedef struct clb_host_pool_params {
-    size_t struct_size;
-    size_t buf_size;  /* bytes per slot; 0 = learned: grows to the largest request seen */
-    uint32_t count;   /* slots; 0 = 8 */
-    size_t max_bytes; /* of all slots together; 0 = 256 MiB */
-    size_t align;     /* of every slot, bytes, power of two; 0 = 64 */
+    size_t struct_size; /* sizeof of this struct; 0 = its first version */
+    size_t buf_size;    /* bytes per slot; 0 = learned: grows to the largest request seen */
+    uint32_t count;     /* slots; 0 = 8 */
+    size_t max_bytes;   /* of all slots together; 0 = 256 MiB */
+    size_t align;       /* of every slot, bytes, power of two; 0 = 64 */
 } clb_host_pool_params;
 #ifndef __cplusplus
 #define clb_host_pool_params(...)                                                                  \
@@ -144,11 +150,15 @@ CLB_API CLB_NODISCARD int clb_host_pool_create(clb_host_pool **out,
 /**
  * The allocator of a pool. It holds no reference by itself: valid while the pool lives. Every copy
  * that the library stores takes one, so streams and packets may outlive clb_host_pool_destroy().
- * @owner by value. @thread any. @blocks no.
+ * @owner borrowed: valid while the pool lives. @thread any. @blocks no.
+ * @return the allocator, by value; all zero for NULL.
  */
 CLB_API struct clb_allocator clb_host_pool_allocator(clb_host_pool *pool);
 
-/** Fills at most `size` bytes of *out. pool NULL: all zero. @thread any. @blocks no. */
+/**
+ * Fills at most `size` bytes of *out. pool NULL: all zero.
+ * @owner out by the caller. @thread any. @blocks no.
+ */
 CLB_API void clb_host_pool_get_stats(const clb_host_pool *pool, clb_host_pool_stats *out,
                                      size_t size);
 

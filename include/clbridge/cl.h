@@ -21,16 +21,17 @@
  * ORDER BETWEEN COMMANDS AND BUFFERS
  *
  *  - Every command that reads a frame must wait on its `ready` event (in its wait list, or behind
- *    such a command in an in-order queue). The host pointer is dead from the release on.
- *  - Give the events of all readers to clb_cl_frame_used() before the last unref. It is the only way
- *    that also holds when a command fails: on some runtimes a failed command cuts the order of its
- *    queue, and a marker behind it proves nothing.
+ *    such a command in an in-order queue). The host pointer is dead from the release on, and the
+ *    same buffer may be mapped somewhere else the next time.
+ *  - Give the events of all readers to clb_cl_frame_used() before the last unref. It is the only
+ *    way that also holds when a command fails: on some runtimes a failed command cuts the order of
+ *    its queue, and a marker behind it proves nothing.
  *  - As a second net every registered queue (the device's own queue, an imported one, those of
  *    clb_cl_device_add_queue()) is fenced with a marker at the last unref, unless the pool was made
- *    with CLB_CL_FENCE_EXPLICIT. Register only queues that read frames: a slow registered queue holds
- *    all buffers.
- *  - Commands must have been flushed to the device (clFlush) by the time of the last unref when their
- *    queue is not registered: a command that is never flushed holds its buffer for ever.
+ *    with CLB_CL_FENCE_EXPLICIT. Register only queues that read frames: a slow registered queue
+ *    holds all buffers.
+ *  - Commands must have been flushed to the device (clFlush) by the time of the last unref when
+ *    their queue is not registered: a command that is never flushed holds its buffer for ever.
  *  - When a command that used a frame failed, its buffer is replaced by a new one (`renewed`).
  *
  * A pool's handles, streams, packets, frames and the device may be destroyed in any order: memory
@@ -69,10 +70,14 @@ enum clb_cl_mem {
     CLB_CL_MEM_COUNT
 };
 
-/** "auto", "alloc-host", ...; "unknown" otherwise. @owner static. @thread any. @blocks no. */
+/**
+ * The name of a memory path.
+ * @owner static string. @thread any. @blocks no. @return "auto", "alloc-host", ...; else "unknown".
+ */
 CLB_API const char *clb_cl_mem_name(enum clb_cl_mem mem);
 /**
- * The path of a name. @thread any. @blocks no.
+ * The memory path of a name.
+ * @owner name is borrowed during the call. @thread any. @blocks no.
  * @return a value of enum clb_cl_mem, or CLB_ERR_INVAL when there is none of that name.
  */
 CLB_API int clb_cl_mem_from_name(const char *name);
@@ -91,7 +96,7 @@ struct clb_cl_probe {
     int correct;     /* 1 = a kernel saw what the host wrote, every time */
     int copies;      /* 1 = the cost grows with the size: the driver copies */
     double small_us; /* map, unmap and wait for 64 KiB, microseconds */
-    double large_us; /* the same for 16 MiB */
+    double large_us; /* the same for 16 MiB, microseconds */
 };
 
 typedef struct clb_cl_device_info {
@@ -102,27 +107,27 @@ typedef struct clb_cl_device_info {
     char type[16]; /* "gpu", "accelerator", "cpu", "other" */
     char driver_version[64];
     char opencl_version[64];
-    int unified_memory; /* 1 = the device says that it shares memory with the host */
-    int svm_coarse;     /* 1 = coarse-grain buffers */
-    int svm_fine;       /* 1 = fine-grain buffers */
-    int usm_host;       /* 1 = cl_intel_unified_shared_memory */
-    int fp16;           /* 1 = cl_khr_fp16 */
-    int usable;         /* 0 = see `error` */
-    uint64_t base_align_bytes;
-    uint64_t max_alloc_bytes; /* largest buffer; may differ from run to run */
+    int unified_memory;        /* 1 = the device says that it shares memory with the host */
+    int svm_coarse;            /* 1 = coarse-grain buffers */
+    int svm_fine;              /* 1 = fine-grain buffers */
+    int usm_host;              /* 1 = cl_intel_unified_shared_memory */
+    int fp16;                  /* 1 = cl_khr_fp16 */
+    int usable;                /* 0 = see `error` */
+    uint64_t base_align_bytes; /* of memory objects */
+    uint64_t max_alloc_bytes;  /* largest buffer; may differ from run to run */
     uint64_t global_mem_bytes;
     enum clb_cl_mem memory_auto;                 /* what CLB_CL_MEM_AUTO takes on this device */
     char memory_reason[128];                     /* why */
     char error[128];                             /* "" when usable */
     struct clb_cl_probe probe[CLB_CL_MEM_COUNT]; /* by enum clb_cl_mem */
     cl_platform_id platform_id;                  /* borrowed from the runtime; NULL = none */
-    cl_device_id device_id;
+    cl_device_id device_id;                      /* likewise */
 } clb_cl_device_info;
 
 typedef struct clb_cl_device_params {
-    size_t struct_size;
-    /* Imported objects, retained: all three or none. Nothing is ever enqueued on an imported queue
-     * but the markers of its fences: it counts as registered. */
+    size_t struct_size; /* sizeof of this struct; 0 = its first version */
+    /* Imported objects, retained: all three or none (NULL). Nothing is ever enqueued on an imported
+     * queue but the markers of its fences: it counts as registered. */
     cl_context context;
     cl_device_id device;
     cl_command_queue queue;
@@ -131,7 +136,8 @@ typedef struct clb_cl_device_params {
     const char *cache_dir; /* for compiled kernels, NULL = none (always, in this version). Copied */
     int caller_driven;     /* 0 = own worker thread "clb-cl"; 1 = none, see clb_cl_device_poll() */
     struct clb_status *status; /* filled when the call fails; NULL = not wanted. Borrowed */
-    struct clb_log log; /* copied; priv must stay valid until the last pool and frame are gone */
+    struct clb_log log; /* zero = silent; copied, priv must stay valid until the last pool and frame
+                           are gone */
 } clb_cl_device_params;
 #ifndef __cplusplus
 #define clb_cl_device_params(...)                                                                  \
@@ -153,18 +159,27 @@ CLB_API CLB_NODISCARD int clb_cl_device_list(clb_cl_device_info *out, size_t ele
  * Opens a device: context, private queues and worker.
  * @owner *out by the caller; imported objects are retained. params NULL = all defaults.
  * @thread any. @blocks while the runtime starts (up to seconds the first time in a process).
- * @return CLB_OK; INVAL (partly imported, queue of another context or device), NODEV (none, or none of
- *         that name: status tells what there is), NOMEM, CL.
+ * @return CLB_OK; INVAL (partly imported, queue of another context or device), NODEV (none, or none
+ *         of that name: status tells what there is), NOMEM, CL.
  */
 CLB_API CLB_NODISCARD int clb_cl_device_create(clb_cl_device **out,
                                                const clb_cl_device_params *params);
 
-/** Fills at most `size` bytes of *out. dev NULL: all zero. @thread any. @blocks no. */
+/**
+ * Fills at most `size` bytes of *out. dev NULL: all zero.
+ * @owner out by the caller. @thread any. @blocks no.
+ */
 CLB_API void clb_cl_device_get_info(const clb_cl_device *dev, clb_cl_device_info *out, size_t size);
 
-/** @owner borrowed while the device lives. @thread any. @blocks no. @return NULL for NULL. */
+/**
+ * The context, imported or the device's own.
+ * @owner borrowed while the device lives. @thread any. @blocks no. @return NULL for NULL.
+ */
 CLB_API cl_context clb_cl_device_context(const clb_cl_device *dev);
-/** @thread any. @blocks no. @return NULL for NULL. */
+/**
+ * The OpenCL device.
+ * @owner borrowed while the device lives. @thread any. @blocks no. @return NULL for NULL.
+ */
 CLB_API cl_device_id clb_cl_device_id(const clb_cl_device *dev);
 /**
  * The queue for kernels: the imported one, else an in-order queue of the device's own. Registered.
@@ -184,28 +199,31 @@ CLB_API CLB_NODISCARD int clb_cl_device_add_queue(clb_cl_device *dev, cl_command
 /**
  * Ends that. Frames that are retired later are not fenced by this queue: drain first, or record
  * events. The device's own queue may be removed too.
- * @thread any. @blocks no. @return CLB_OK; INVAL (not registered).
+ * @owner the reference to the queue is dropped. @thread any. @blocks no.
+ * @return CLB_OK; INVAL (not registered).
  */
 CLB_API int clb_cl_device_remove_queue(clb_cl_device *dev, cl_command_queue queue);
 
 /**
  * Caller-driven devices: does the worker's work, waiting at most timeout_ns for something to do.
- * @thread any; several at once take turns. @blocks up to timeout_ns.
- * @return CLB_OK (something was done), AGAIN (timeout 0), TIMEOUT, STATE (not caller-driven), INVAL.
+ * @owner nothing. @thread any; several at once take turns. @blocks up to timeout_ns.
+ * @return CLB_OK (something was done), AGAIN (timeout 0), TIMEOUT, STATE (not caller-driven),
+ *         INVAL.
  */
 CLB_API int clb_cl_device_poll(clb_cl_device *dev, int64_t timeout_ns);
 
 /**
  * Waits until all retired buffers are mapped again (or gone, when their pool is). Frames that are
  * still referenced are not waited for. Caller-driven: does the work itself.
- * @thread any. @blocks up to timeout_ns. @return CLB_OK, AGAIN (timeout 0), TIMEOUT, INVAL.
+ * @owner nothing. @thread any. @blocks up to timeout_ns.
+ * @return CLB_OK, AGAIN (timeout 0), TIMEOUT, INVAL.
  */
 CLB_API int clb_cl_device_drain(clb_cl_device *dev, int64_t timeout_ns);
 
 /**
  * Ends the device: waits at most 2 s for retired buffers, then leaves them with one log line. Pools
- * and frames that are out stay valid: worker, queues and context end with the last of them, a moment
- * later and on another thread.
+ * and frames that are out stay valid: worker, queues and context end with the last of them, a
+ * moment later and on another thread.
  * @owner *dev is consumed. @thread any. @blocks up to about 2 s.
  */
 CLB_API void clb_cl_device_destroy(clb_cl_device **dev);
@@ -213,16 +231,17 @@ CLB_API void clb_cl_device_destroy(clb_cl_device **dev);
 /* ---- pool ------------------------------------------------------------------------------------ */
 
 typedef struct clb_cl_pool_params {
-    size_t struct_size;
+    size_t struct_size;  /* sizeof of this struct; 0 = its first version */
     size_t buf_size;     /* bytes per buffer; 0 = learned (NOSYS in this version) */
-    uint32_t count;      /* buffers; 0 = 8 */
+    uint32_t count;      /* buffers; 0 = 8. Enough that nothing spills: what fits the window of the
+                            streams, and those in frames or waiting to be mapped again */
     size_t max_bytes;    /* of all buffers; 0 = 512 MiB or count * buf_size, the larger */
     enum clb_cl_mem mem; /* 0 = AUTO */
     size_t align; /* of the mapped memory, bytes, power of two; 0 = 64. Runtimes that align less
                             are refused: Oclgrind needs 16 */
-    int host_readable; /* 0 = mapped for writing alone: what the host reads before it wrote is
+    int host_readable;       /* 0 = mapped for writing alone: what the host reads before it wrote is
                             undefined; 1 = mapped for reading and writing (the driver may copy) */
-    enum clb_cl_fence fence;
+    enum clb_cl_fence fence; /* 0 = CLB_CL_FENCE_ALL */
     struct clb_status *status; /* filled when the call fails; NULL = not wanted. Borrowed */
 } clb_cl_pool_params;
 #ifndef __cplusplus
@@ -267,14 +286,18 @@ CLB_API CLB_NODISCARD int clb_cl_pool_create(clb_cl_pool **out, clb_cl_device *d
 
 /**
  * The allocator of a pool, for links and streams. It holds no reference by itself: valid while the
- * pool lives. Every copy that the library stores takes one. alloc answers NOBUFS when all buffers are
- * out, TOOBIG when the request exceeds buf_size, CLOSED once the pool is destroyed. On a
+ * pool lives. Every copy that the library stores takes one. alloc answers NOBUFS when all buffers
+ * are out, TOOBIG when the request exceeds buf_size, CLOSED once the pool is destroyed. On a
  * caller-driven device an alloc that may wait does the worker's work.
- * @owner by value. @thread any. @blocks no. @return all zero for NULL.
+ * @owner borrowed: valid while the pool lives. @thread any. @blocks no.
+ * @return the allocator, by value; all zero for NULL.
  */
 CLB_API struct clb_allocator clb_cl_pool_allocator(clb_cl_pool *pool);
 
-/** Fills at most `size` bytes of *out. pool NULL: all zero. @thread any. @blocks no. */
+/**
+ * Fills at most `size` bytes of *out. pool NULL: all zero.
+ * @owner out by the caller. @thread any. @blocks no.
+ */
 CLB_API void clb_cl_pool_get_stats(const clb_cl_pool *pool, clb_cl_pool_stats *out, size_t size);
 
 /**
@@ -300,51 +323,72 @@ CLB_API CLB_NODISCARD int clb_cl_frame_from_packet(clb_cl_frame **out, clb_packe
  * @owner on success the buffer belongs to the frame: no clb_buf_free(). *out is the caller's. On
  * failure the buffer stays the caller's.
  * @thread any. @blocks no, no OpenCL call.
- * @return CLB_OK; INVAL (not a buffer of this pool), STATE (not released, or a frame already), NOMEM.
+ * @return CLB_OK; INVAL (not a buffer of this pool), STATE (not released, or a frame already),
+ *         NOMEM.
  */
 CLB_API CLB_NODISCARD int clb_cl_frame_from_buf(clb_cl_frame **out, clb_cl_pool *pool,
                                                 const struct clb_buf *buf);
 
-/** One more reference. @thread any. @blocks no. @return frame; NULL for NULL. */
+/**
+ * One more reference.
+ * @owner the reference is the caller's. @thread any. @blocks no. @return frame; NULL for NULL.
+ */
 CLB_API clb_cl_frame *clb_cl_frame_ref(clb_cl_frame *frame);
 
 /**
  * Drops a reference; the last one retires the buffer and frees metadata and packet. Makes no OpenCL
- * call and may run in anybody's destructor (caller-driven devices that were destroyed before are the
- * one exception: then the memory object is released here).
+ * call and may run in anybody's destructor (caller-driven devices that were destroyed before are
+ * the one exception: then the memory object is released here).
  * @owner *frame is consumed. @thread any. @blocks no.
  */
 CLB_API void clb_cl_frame_unref(clb_cl_frame **frame);
 
-/** The buffer. @owner borrowed while the frame lives. @thread any. @return NULL for NULL. */
+/**
+ * The buffer. Later memory paths may have none (SVM, USM): clb_cl_frame_set_arg() serves them all.
+ * @owner borrowed while the frame lives. @thread any. @blocks no. @return NULL for NULL.
+ */
 CLB_API cl_mem clb_cl_frame_mem(const clb_cl_frame *frame);
-/** Pixel bytes: what lies behind them in the buffer is undefined. @thread any. */
+/**
+ * The size of the pixels; what lies behind them in the buffer is undefined.
+ * @owner nothing. @thread any. @blocks no. @return bytes; 0 for NULL.
+ */
 CLB_API size_t clb_cl_frame_size(const clb_cl_frame *frame);
 /**
  * The event that every reader must wait on; never NULL for a frame.
- * @owner borrowed while the frame lives. @thread any. @return NULL for NULL.
+ * @owner borrowed while the frame lives. @thread any. @blocks no. @return NULL for NULL.
  */
 CLB_API cl_event clb_cl_frame_ready(const clb_cl_frame *frame);
 
 /**
  * Makes the frame an argument of a kernel, whatever its memory path (clSetKernelArg and the like).
+ * @owner the frame must live until the kernel is enqueued; see clb_cl_frame_used().
  * @thread one at a time per kernel object. @blocks no. @return CLB_OK, INVAL, CL.
  */
 CLB_API int clb_cl_frame_set_arg(const clb_cl_frame *frame, cl_kernel kernel, cl_uint index);
 
-/** Layout of the pixels, NULL = unknown. @owner borrowed while the frame lives. @thread any. */
+/**
+ * Layout of the pixels: the packet's, or what clb_cl_frame_set_image() said.
+ * @owner borrowed while the frame lives. @thread any. @blocks no. @return NULL = unknown.
+ */
 CLB_API const struct clb_image *clb_cl_frame_image(const clb_cl_frame *frame);
 /**
- * Says how the pixels lie (copied); NULL = unknown.
- * @thread one at a time per frame, and not while others look at its image. @blocks no.
+ * Says how the pixels lie; NULL = unknown.
+ * @owner image is copied. @thread one at a time per frame, and not while others look at its image.
+ * @blocks no.
  * @return CLB_OK; INVAL, TOOBIG (does not fit the frame), NOSYS (format).
  */
 CLB_API CLB_NODISCARD int clb_cl_frame_set_image(clb_cl_frame *frame,
                                                  const struct clb_image *image);
 
-/** As clb_packet_get_info(); a frame made by clb_cl_frame_from_buf() knows its size only. */
+/**
+ * As clb_packet_get_info(); a frame made by clb_cl_frame_from_buf() knows its size only.
+ * @owner out by the caller. @thread any. @blocks no.
+ */
 CLB_API void clb_cl_frame_get_info(const clb_cl_frame *frame, clb_packet_info *out, size_t size);
-/** As clb_packet_metadata(). @owner borrowed while the frame lives. @thread any. */
+/**
+ * As clb_packet_metadata(); a frame made by clb_cl_frame_from_buf() has none.
+ * @owner borrowed while the frame lives. @thread any. @blocks no. @return NULL with *size 0 = none.
+ */
 CLB_API const void *clb_cl_frame_metadata(const clb_cl_frame *frame, size_t *size);
 
 /**
@@ -357,7 +401,8 @@ CLB_API int clb_cl_frame_used(clb_cl_frame *frame, cl_uint n, const cl_event *ev
 
 /**
  * Records everything that was enqueued on the queue so far (puts a marker there and flushes).
- * @thread any. @blocks no. @return CLB_OK; INVAL; NOMEM or CL, as clb_cl_frame_used().
+ * @owner the queue is borrowed during the call. @thread any. @blocks no.
+ * @return CLB_OK; INVAL; NOMEM or CL, as clb_cl_frame_used().
  */
 CLB_API int clb_cl_frame_used_on(clb_cl_frame *frame, cl_command_queue queue);
 

@@ -8,14 +8,26 @@
  *    success only; handle out-parameters are set to NULL at entry.
  *  - Times are int64_t nanoseconds on CLOCK_MONOTONIC. As an argument of a call: < 0 waits for
  *    ever, 0 polls. As a field of a params struct: 0 is the documented default, < 0 is never.
- *  - Zero is valid for every field of every params struct and means the documented default.
- *    `struct_size` 0 means the first version of the struct.
+ *  - Zero is valid for every field of every params struct and means the documented default; a
+ *    pointer of NULL to such a struct means all defaults unless a field is said to be needed.
+ *    `struct_size` 0 means the first version of the struct; one larger than the library knows is
+ *    accepted when the excess is zero. In C a macro of the struct's name fills it in:
+ *    clb_stream_params(.name = "rgb"). In C++: clb_stream_params p{}; p.struct_size = sizeof p;
+ *    Output structs are filled up to the size that is given with them.
  *  - Destroying functions take a pointer to the handle, set it to NULL, and accept NULL and a
  *    pointer to NULL. Handles may be destroyed in any order and from any thread.
  *  - Each comment names, in fixed words: @owner who owns what afterwards, @thread from where it
  *    may be called ("any" = from any number of threads at once), @blocks how long it can block,
- *    @return what is returned.
- *  - After fork() without exec() the handles are dead in the child.
+ *    @return what is returned: short names there (INVAL) stand for CLB_ERR_INVAL and so on.
+ *  - "Library threads" are those of loops ("clb-io") and OpenCL devices ("clb-cl"), callbacks
+ *    included. They block all signals. A closing or destroying call that would wait is deferred
+ *    there: the end comes later, by itself.
+ *  - If a call that starts something fails, none of its callbacks will run.
+ *  - Misuse (NULL, a wrong state) is an error code, where it can be seen. A library that was built
+ *    with CLB_DEBUG_ABORT aborts when a buffer comes home twice.
+ *  - The library reads no environment, installs no signal or exit handlers, raises no SIGPIPE, and
+ *    its descriptors are close-on-exec. After fork() without exec() the handles are dead in the
+ *    child.
  */
 #ifndef CLBRIDGE_COMMON_H
 #define CLBRIDGE_COMMON_H
@@ -76,10 +88,10 @@ struct clb_status {
 
 enum clb_log_level {
     CLB_LOG_DEFAULT = 0, /* as a threshold: CLB_LOG_WARN */
-    CLB_LOG_ERROR = 1,
-    CLB_LOG_WARN = 2,
-    CLB_LOG_INFO = 3,
-    CLB_LOG_DEBUG = 4,
+    CLB_LOG_ERROR = 1,   /* something ended: a call, a link, a buffer. One line per error */
+    CLB_LOG_WARN = 2,    /* it goes on, but not as it should */
+    CLB_LOG_INFO = 3,    /* what is there and what was chosen */
+    CLB_LOG_DEBUG = 4,   /* for looking for faults in the library */
 };
 
 /**
@@ -88,14 +100,14 @@ enum clb_log_level {
  * possibly from several at once; must not call back into the library; must not block for long.
  */
 struct clb_log {
-    void (*cb)(void *priv, enum clb_log_level level, const char *msg);
-    void *priv;
+    void (*cb)(void *priv, enum clb_log_level level, const char *msg); /* NULL = silent */
+    void *priv;               /* of cb, never looked into */
     enum clb_log_level level; /* least important level to report; 0 = WARN */
 };
 
 /**
  * A ready-made log callback: writes "clbridge: LEVEL: message" to standard error. `priv` is unused.
- * @thread any. @blocks on standard error.
+ * @owner msg is borrowed during the call. @thread any. @blocks on standard error.
  */
 CLB_API void clb_log_stderr(void *priv, enum clb_log_level level, const char *msg);
 
@@ -111,10 +123,16 @@ CLB_API const char *clb_error_name(int err);
  */
 CLB_API const char *clb_error_str(int err);
 
-/** "MAJOR.MINOR.PATCH" of the library at run time. @owner static. @thread any. @blocks no. */
+/**
+ * The version of the library at run time.
+ * @owner static string. @thread any. @blocks no. @return "MAJOR.MINOR.PATCH", never NULL.
+ */
 CLB_API const char *clb_version_str(void);
 
-/** MAJOR << 16 | MINOR << 8 | PATCH of the library at run time. @thread any. @blocks no. */
+/**
+ * The version of the library at run time as a number.
+ * @owner nothing. @thread any. @blocks no. @return MAJOR << 16 | MINOR << 8 | PATCH.
+ */
 CLB_API unsigned clb_version(void);
 
 #ifdef __cplusplus

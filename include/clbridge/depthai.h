@@ -46,27 +46,27 @@ enum clb_depthai_kind {
 typedef struct clb_depthai_info {
     int32_t object_type; /* as the peer numbers it; differs between releases */
     enum clb_depthai_kind kind;
-    struct clb_image image; /* layout of the pixels, checked against data_size; fmt 0 = a frame
+    struct clb_image image;  /* layout of the pixels, checked against data_size; fmt 0 = a frame
                                    type without a counterpart here, see frame_type */
-    int32_t frame_type;     /* depthai's own number of the frame type; -1 = no frame */
-    int64_t sequence_num;
-    int64_t ts_ns;          /* host-synchronised monotonic time of exposure, ns */
-    int64_t ts_device_ns;   /* device monotonic time, ns */
-    int64_t ts_system_ns;   /* Unix time, ns; 0 = not sent (before 3.8) */
-    uint32_t camera_socket; /* 0 = CAM_A, 1 = CAM_B ... */
-    int64_t exposure_us;
+    int32_t frame_type;      /* depthai's own number of the frame type; -1 = no frame */
+    int64_t sequence_num;    /* counted by the device */
+    int64_t ts_ns;           /* host-synchronised monotonic time of exposure, ns */
+    int64_t ts_device_ns;    /* device monotonic time, ns */
+    int64_t ts_system_ns;    /* Unix time, ns; 0 = not sent (before 3.8) */
+    uint32_t camera_socket;  /* 0 = CAM_A, 1 = CAM_B ... */
+    int64_t exposure_us;     /* exposure time, microseconds */
     int32_t iso;             /* sensitivity */
     int32_t lens_position;   /* 0..255, -1 = not set */
     int32_t wb_color_temp;   /* kelvin, 0 = not set */
     float lens_position_raw; /* 0..1 */
-    uint32_t category;
-    uint32_t split_packets; /* CLB_DEPTHAI_SPLIT */
-    uint32_t split_bytes;   /* CLB_DEPTHAI_SPLIT */
-    uint32_t group_members; /* CLB_DEPTHAI_GROUP */
+    uint32_t category;       /* as the peer sets it */
+    uint32_t split_packets;  /* CLB_DEPTHAI_SPLIT: packets that follow */
+    uint32_t split_bytes;    /* CLB_DEPTHAI_SPLIT: bytes in them */
+    uint32_t group_members;  /* CLB_DEPTHAI_GROUP: packets that follow */
 } clb_depthai_info;
 
 typedef struct clb_depthai_parse_params {
-    size_t struct_size;
+    size_t struct_size;   /* sizeof of this struct; 0 = its first version */
     const void *metadata; /* borrowed during the call; without type, size and end mark */
     size_t metadata_size; /* bytes, at most 51200 */
     size_t data_size;     /* bytes of pixels in front of the metadata */
@@ -83,30 +83,30 @@ typedef struct clb_depthai_parse_params {
  * Reads metadata. Strides and plane offsets that are not set mean that rows and planes are packed.
  * At most `size` bytes of *out are filled.
  * @owner out by the caller. @thread any. @blocks no; no memory is allocated.
- * @return CLB_OK (an unknown type too, with kind CLB_DEPTHAI_OTHER); PROTO (malformed, or geometry that
- *         does not fit data_size); INVAL; NOSYS in this version.
+ * @return CLB_OK (an unknown type too, with kind CLB_DEPTHAI_OTHER); PROTO (malformed, or geometry
+ *         that does not fit data_size); INVAL; NOSYS in this version.
  */
 CLB_API CLB_NODISCARD int clb_depthai_parse(clb_depthai_info *out, size_t size,
                                             const clb_depthai_parse_params *params);
 
 typedef struct clb_depthai_write_params {
-    size_t struct_size;
+    size_t struct_size;               /* sizeof of this struct; 0 = its first version */
     enum clb_depthai_release release; /* CLB_DEPTHAI_V3_4 or _V3_10; 0 = CLB_DEPTHAI_V3_10 */
     struct clb_image image;           /* what is sent; a format that depthai has */
     uint32_t bytes_pp;       /* as written; 0 = what depthai's setters leave for the format */
     struct clb_image source; /* the sensor frame that the image came from; fmt 0 = not set */
     int plane_offsets;       /* 0 = written only when planes do not follow each other; 1 = always */
-    int64_t sequence_num;
-    int64_t ts_ns;        /* host-synchronised monotonic time, ns, >= 0 */
-    int64_t ts_device_ns; /* device monotonic time, ns, >= 0 */
-    int64_t ts_system_ns; /* Unix time, ns; 0 = not set; ignored before 3.8 */
-    uint32_t camera_socket;
-    uint32_t category;
-    int32_t exposure_us;
-    int32_t iso;
-    int32_t lens_position;
-    int32_t wb_color_temp; /* kelvin */
-    float lens_position_raw;
+    int64_t sequence_num;    /* 0 is a number like others */
+    int64_t ts_ns;           /* host-synchronised monotonic time, ns, >= 0 */
+    int64_t ts_device_ns;    /* device monotonic time, ns, >= 0 */
+    int64_t ts_system_ns;    /* Unix time, ns; 0 = not set; ignored before 3.8 */
+    uint32_t camera_socket;  /* 0 = CAM_A, 1 = CAM_B ... */
+    uint32_t category;       /* written as it is, like the numbers that follow */
+    int32_t exposure_us;     /* exposure time, microseconds */
+    int32_t iso;             /* sensitivity */
+    int32_t lens_position;   /* 0..255 */
+    int32_t wb_color_temp;   /* kelvin */
+    float lens_position_raw; /* 0..1 */
     const void *transformation; /* the serialised member as it stands in the metadata of the chosen
                                    release, borrowed during the call; NULL = identity for the image */
     size_t transformation_size; /* bytes */
@@ -124,8 +124,8 @@ typedef struct clb_depthai_write_params {
  * Writes what follows the pixels of an ImgFrame: metadata, object type, size and end mark. Send it
  * as the second piece of a gather write, behind the pixels.
  * @owner out: cap bytes by the caller. @thread any. @blocks no; no memory is allocated.
- * @return CLB_OK with *written bytes; TOOBIG (cap is too small), INVAL (image, negative time), NOSYS
- *         (release or format; in this version everything).
+ * @return CLB_OK with *written bytes; TOOBIG (cap is too small), INVAL (image, negative time),
+ *         NOSYS (release or format; in this version everything).
  */
 CLB_API CLB_NODISCARD int clb_depthai_write(void *out, size_t cap, size_t *written,
                                             const clb_depthai_write_params *params);

@@ -72,11 +72,19 @@ enum clb_bayer {
     CLB_BAYER_GBRG,
 };
 
-/** Luma coefficients: ITU-R BT.601-7 section 2.5.1, ITU-R BT.709-6 section 3. */
-enum clb_matrix { CLB_MATRIX_DEFAULT /* 601 */, CLB_MATRIX_601, CLB_MATRIX_709 };
+/** Luma coefficients Kr, Kg, Kb. */
+enum clb_matrix {
+    CLB_MATRIX_DEFAULT, /* CLB_MATRIX_601 */
+    CLB_MATRIX_601,     /* ITU-R BT.601: 0.299, 0.587, 0.114 */
+    CLB_MATRIX_709,     /* ITU-R BT.709: 0.2126, 0.7152, 0.0722 */
+};
 
-/** Sample range: limited = Y 16..235 and C 16..240, full = 0..255. */
-enum clb_range { CLB_RANGE_DEFAULT /* limited */, CLB_RANGE_LIMITED, CLB_RANGE_FULL };
+/** Sample range of 8 bits. */
+enum clb_range {
+    CLB_RANGE_DEFAULT, /* CLB_RANGE_LIMITED */
+    CLB_RANGE_LIMITED, /* Y 16..235, U and V 16..240 */
+    CLB_RANGE_FULL,    /* 0..255 */
+};
 
 struct clb_plane {
     size_t offset; /* bytes from the start of the pixels */
@@ -85,21 +93,21 @@ struct clb_plane {
 
 /** The layout of one picture. All zero = unknown. */
 struct clb_image {
-    enum clb_pixfmt fmt; /* 0 = unknown */
-    uint32_t width;      /* pixels */
-    uint32_t height;     /* pixels */
-    uint32_t num_planes; /* 1..3 */
-    struct clb_plane plane[3];
-    enum clb_bayer bayer;
-    enum clb_matrix matrix;
-    enum clb_range range;
-    uint32_t reserved[5]; /* zero */
+    enum clb_pixfmt fmt;       /* 0 = unknown */
+    uint32_t width;            /* pixels */
+    uint32_t height;           /* pixels */
+    uint32_t num_planes;       /* 1..3, as the format has */
+    struct clb_plane plane[3]; /* in the order of the format's description; the rest is 0 */
+    enum clb_bayer bayer;      /* of RAW formats; 0 = not Bayer */
+    enum clb_matrix matrix;    /* of YUV formats; 0 = 601 */
+    enum clb_range range;      /* of YUV formats; 0 = limited */
+    uint32_t reserved[5];      /* zero */
 };
 
 /**
- * Fills *img for a format and size. Every pitch is rounded up to pitch_align and every plane offset
- * to plane_align (bytes; 0 = 1 = packed). NV12 and NV21 keep the chroma plane at pitch * height
- * whenever that is aligned, so that the whole is also one picture of 3/2 height.
+ * Fills *img for a format and size in pixels. Every pitch is rounded up to pitch_align and every
+ * plane offset to plane_align (bytes; 0 = 1 = packed). NV12 and NV21 keep the chroma plane at
+ * pitch * height whenever that is aligned, so that the whole is also one picture of 3/2 height.
  * @owner img by the caller. @thread any. @blocks no.
  * @return CLB_OK; INVAL for an unknown format, a size of 0 or an alignment that is no power of two;
  *         TOOBIG when a size overflows; NOSYS for a format without layout support in this version.
@@ -109,22 +117,32 @@ CLB_API CLB_NODISCARD int clb_image_init(struct clb_image *img, enum clb_pixfmt 
 
 /**
  * Bytes from the start of the pixels to the end of the last used byte: the largest of
- * offset + pitch * (rows - 1) + row bytes over the planes. 0 when img is NULL, unknown or overflows.
- * @thread any. @blocks no.
+ * offset + pitch * (rows - 1) + row bytes over the planes.
+ * @owner img is borrowed during the call. @thread any. @blocks no.
+ * @return bytes; 0 when img is NULL, unknown, without layout support in this version, or overflows.
  */
 CLB_API size_t clb_image_bytes(const struct clb_image *img);
 
 /**
- * Checks a layout from an untrusted source against the bytes that are there: known format, sizes not
- * 0, pitch >= row bytes, every plane inside `available`, all in 64 bits.
- * @thread any. @blocks no. @return CLB_OK, INVAL (contradictory), TOOBIG (does not fit), NOSYS.
+ * Checks a layout from an untrusted source against the bytes that are there: known format, sizes
+ * not 0, pitch >= row bytes, every plane inside `available` (bytes), all in 64 bits.
+ * @owner img is borrowed during the call. @thread any. @blocks no.
+ * @return CLB_OK; INVAL (NULL, contradictory), TOOBIG (does not fit), NOSYS (a format without
+ *         layout support in this version).
  */
 CLB_API CLB_NODISCARD int clb_image_check(const struct clb_image *img, size_t available);
 
-/** Lower-case name of a format, "unknown" otherwise. @owner static. @thread any. @blocks no. */
+/**
+ * The name of a format.
+ * @owner static string. @thread any. @blocks no. @return in lower case; "unknown" otherwise.
+ */
 CLB_API const char *clb_pixfmt_name(enum clb_pixfmt fmt);
 
-/** Format of a name, case ignored; CLB_PIXFMT_UNKNOWN when there is none. @thread any. @blocks no. */
+/**
+ * The format of a name, case ignored.
+ * @owner name is borrowed during the call. @thread any. @blocks no.
+ * @return the format; CLB_PIXFMT_UNKNOWN when there is none of that name, and for NULL.
+ */
 CLB_API enum clb_pixfmt clb_pixfmt_from_name(const char *name);
 
 #ifdef __cplusplus

@@ -5,10 +5,16 @@
  * A link is one connection between two peers. The host role opens it, the device role accepts it
  * through a listener. A link is driven by a loop: by default one of its own with one thread
  * ("clb-io"); links that are given the same clb_loop share its thread; a caller-driven loop has no
- * thread and runs inside clb_loop_dispatch(), or inside any call with a deadline on one of its links.
+ * thread and runs inside clb_loop_dispatch(), or inside any call with a deadline on one of its
+ * links (opening, accepting, reading, writing, flushing, shutting down, closing). Only one thread
+ * can be inside: another one gets STATE.
  *
  * A broken link is sticky: it never comes back, every call says so, and clb_link_get_state() tells
- * the first cause. Open a new one.
+ * the first cause. Open a new one. Complete packets that had arrived can still be read.
+ *
+ * At most 16 requests of ours are unanswered at a time. One without an answer for 2 s (a write: for
+ * progress_timeout_ns) is counted in `forgotten`, and its late answer is harmless. A peer that does
+ * not answer 16 releases in a row is no longer waited for after a release.
  */
 #ifndef CLBRIDGE_LINK_H
 #define CLBRIDGE_LINK_H
@@ -25,10 +31,10 @@ typedef struct clb_link clb_link;
 typedef struct clb_listener clb_listener;
 
 enum clb_transport {
-    CLB_TRANSPORT_ANY,
-    CLB_TRANSPORT_TCP,
-    CLB_TRANSPORT_USB,
-    CLB_TRANSPORT_LOCAL,
+    CLB_TRANSPORT_ANY,   /* for clb_discover(): all that are built */
+    CLB_TRANSPORT_TCP,   /* "tcp://host[:port]" */
+    CLB_TRANSPORT_USB,   /* "usb://[serial|bus.port...]"; NOSYS in this version */
+    CLB_TRANSPORT_LOCAL, /* "local://path", NOSYS in this version; adopted AF_UNIX sockets */
 };
 
 enum clb_role {
@@ -37,21 +43,21 @@ enum clb_role {
 };
 
 enum clb_link_state {
-    CLB_LINK_CONNECTING,
+    CLB_LINK_CONNECTING, /* no PING was answered yet */
     CLB_LINK_UP,
-    CLB_LINK_CLOSING,
-    CLB_LINK_DOWN,
+    CLB_LINK_CLOSING, /* ending: nothing new starts, complete packets can still be read */
+    CLB_LINK_DOWN,    /* for ever */
 };
 
 /* ---- loop ------------------------------------------------------------------------------------ */
 
 typedef struct clb_loop_params {
-    size_t struct_size;
+    size_t struct_size;      /* sizeof of this struct; 0 = its first version */
     int caller_driven;       /* 0 = own thread; 1 = no thread, see clb_loop_dispatch() */
     const char *thread_name; /* at most 15 bytes are used; NULL = "clb-io". Copied */
     void (*on_thread_start)(void *priv); /* called once on the loop's thread before anything else;
                                             NULL = none. Not called when caller-driven */
-    void *priv;
+    void *priv;                          /* of on_thread_start */
 } clb_loop_params;
 #ifndef __cplusplus
 #define clb_loop_params(...)                                                                       \
@@ -67,7 +73,8 @@ CLB_API CLB_NODISCARD int clb_loop_create(clb_loop **out, const clb_loop_params 
 
 /**
  * Caller-driven loops: does what is due, waiting at most timeout_ns for something to do.
- * @thread one at a time: while one thread is inside, another gets STATE. Not from callbacks.
+ * @owner nothing. @thread one at a time: while one thread is inside, another gets STATE. Not from
+ * callbacks.
  * @blocks up to timeout_ns. @return CLB_OK (something was done), TIMEOUT, STATE (not caller-driven,
  * or another thread is inside), INVAL.
  */
@@ -91,25 +98,30 @@ CLB_API void clb_loop_destroy(clb_loop **loop);
 /* ---- link ------------------------------------------------------------------------------------ */
 
 typedef struct clb_link_params {
-    size_t struct_size;
-    const char *uri; /* "tcp://host[:port]" (port 11490), "usb://[serial|bus.port...]",
-                        "local://path". Copied. Ignored by clb_link_adopt() */
-    clb_loop *loop;  /* NULL = one of its own. The link takes a reference */
+    size_t struct_size; /* sizeof of this struct; 0 = its first version */
+    const char *uri;    /* "tcp://host[:port]" (port 11490), "usb://[serial|bus.port...]",
+                        "local://path". Needed, copied. Ignored by clb_link_adopt() */
+    clb_loop *loop;     /* NULL = one of its own. The link takes a reference */
     struct clb_allocator allocator; /* default of the link's streams; zero = a host pool of the
                                        link's own, which lives as long as its last packet */
     int64_t connect_timeout_ns; /* until the link is up: name resolution, connect and first PING; 0
                                    = 5 s */
     int64_t close_timeout_ns;   /* clb_link_close(), 0 = 2 s */
-    int64_t first_open_ns; /* until the first stream is opened, payloads that arrive before are left
-                              in the socket this long; 0 = 2 s, < 0 = not at all */
-    int64_t progress_timeout_ns; /* a header, payload or write that has started must move on; 0 = 10
-                                    s */
+    int64_t first_open_ns; /* until the first stream of the link is opened, payloads that arrive are
+                              left in the socket this long after the link came up; then they spill,
+                              see stream.h; 0 = 2 s, < 0 = not at all */
+    int64_t progress_timeout_ns; /* a header, payload or write that has started must move on, and a
+                                    written packet be answered; 0 = 10 s, < 0 = never */
     int64_t keepalive_ns;        /* a silent peer is pinged after this long; 0 = 2 s, < 0 = never */
     int64_t idle_timeout_ns;     /* a peer without any sign of life for this long is lost; 0 = 10 s,
                                     < 0 = never */
-    size_t max_payload;          /* largest packet accepted, bytes; 0 = 64 MiB */
-    size_t max_stream_window;    /* largest window a peer may announce per stream; 0 = 64 MiB */
-    size_t max_link_window;      /* sum over the streams of a link; 0 = 256 MiB */
+    size_t max_payload;          /* largest packet accepted, bytes, a larger one ends the link with
+                                    PROTO; 0 = 64 MiB */
+    size_t max_stream_window;    /* largest window a peer may announce per stream, bytes, a larger
+                                    one is refused; a packet beyond an announced window ends the
+                                    link with PROTO; 0 = 64 MiB */
+    size_t max_link_window;      /* sum over the streams of a link, bytes, and so of what may lie in
+                                    host memory of the link; 0 = 256 MiB */
     int no_reset_on_close;       /* 1 = do not send RESET when closing (a camera reboots on it) */
     void (*state_cb)(void *priv, clb_link *link, enum clb_link_state state); /* UP, CLOSING, DOWN;
                                     on the loop's thread, no lock held; must not block; may call
@@ -117,7 +129,8 @@ typedef struct clb_link_params {
     void *priv;                                                              /* of state_cb */
     struct clb_status *status; /* filled when opening fails; NULL = not wanted. Borrowed during the
                                    call */
-    struct clb_log log;
+    struct clb_log log; /* zero = silent; copied, priv must stay valid until the last stream and
+                           packet of the link are gone */
 } clb_link_params;
 #ifndef __cplusplus
 #define clb_link_params(...)                                                                       \
@@ -125,7 +138,8 @@ typedef struct clb_link_params {
 #endif
 
 /**
- * Connects in the host role and waits until the link is up (first PING answered).
+ * Connects in the host role and waits until the link is up (first PING answered). A refused
+ * connection fails at once.
  * @owner *out by the caller. @thread any. @blocks up to connect_timeout_ns.
  * @return CLB_OK; INVAL (URI), NODEV (unknown host), TIMEOUT, ACCESS, NOSYS (transport not built),
  *         IO (refused, unreachable), PROTO, LOST, NOMEM. params->status tells the cause.
@@ -133,8 +147,8 @@ typedef struct clb_link_params {
 CLB_API CLB_NODISCARD int clb_link_open(clb_link **out, const clb_link_params *params);
 
 /**
- * Makes a link of a connected stream socket (TCP or AF_UNIX) and waits until it is up. In the device
- * role it waits for the peer's PING.
+ * Makes a link of a connected stream socket (TCP or AF_UNIX) and waits until it is up. In the
+ * device role it waits for the peer's PING.
  * @owner fd is transferred on success, stays the caller's on failure. @thread any.
  * @blocks up to connect_timeout_ns. @return as clb_link_open().
  */
@@ -143,25 +157,29 @@ CLB_API CLB_NODISCARD int clb_link_adopt(clb_link **out, int fd, enum clb_role r
 
 /**
  * Ends the link while the handle stays valid: sends RESET (unless no_reset_on_close), waits for the
- * answer or the end of the stream until timeout_ns, closes. Wakes everybody; waiting calls return
- * CLOSED. A second call waits for the first.
- * @thread any, also callbacks (then it only starts the end). @blocks up to timeout_ns.
- * @return CLB_OK (down), TIMEOUT (still closing; it ends by itself), STATE (caller-driven, other thread).
+ * answer or the end of the stream until timeout_ns, closes. A link that never came up or was lost
+ * is closed without waiting for an answer. Wakes everybody; waiting calls return CLOSED. A second
+ * call waits for the first.
+ * @owner nothing: the handle stays the caller's. @thread any, also callbacks (then it only starts
+ * the end). @blocks up to timeout_ns.
+ * @return CLB_OK (down), TIMEOUT (still closing; it ends by itself), STATE (caller-driven, other
+ *         thread).
  */
 CLB_API int clb_link_shutdown(clb_link *link, int64_t timeout_ns);
 
 /**
- * Shuts down within close_timeout_ns and drops the handle. Packets that are out stay valid; stream
- * handles stay valid and answer CLOSED. Wakes calls that are inside and waits for them; the
- * caller guarantees that no new ones start. From a library thread it is deferred.
+ * Shuts down as clb_link_shutdown(), within close_timeout_ns, and drops the handle. Packets that
+ * are out stay valid; stream handles stay valid and answer CLOSED. Wakes calls that are inside and
+ * waits for them; the caller guarantees that no new ones start. From a library thread it is
+ * deferred.
  * @owner *link is consumed. @thread any. @blocks up to close_timeout_ns.
  */
 CLB_API void clb_link_close(clb_link **link);
 
 /**
- * State, and the first cause when it is CLOSING or DOWN (*why, may be NULL; err CLB_OK = orderly end
- * by us, CLOSED = orderly end by the peer).
- * @thread any. @blocks no.
+ * State, and the first cause when it is CLOSING or DOWN (*why, may be NULL; err CLB_OK = orderly
+ * end by us, CLOSED = orderly end by the peer).
+ * @owner why by the caller. @thread any. @blocks no. @return the state; DOWN for NULL.
  */
 CLB_API enum clb_link_state clb_link_get_state(const clb_link *link, struct clb_status *why);
 
@@ -185,9 +203,15 @@ typedef struct clb_link_stats {
     uint64_t heap_allocs;     /* heap allocations of the link and its streams so far */
 } clb_link_stats;
 
-/** Fills at most `size` bytes of *out. @thread any. @blocks no. */
+/**
+ * Fills at most `size` bytes of *out. link NULL: all zero.
+ * @owner out by the caller. @thread any. @blocks no.
+ */
 CLB_API void clb_link_get_info(const clb_link *link, clb_link_info *out, size_t size);
-/** Fills at most `size` bytes of *out. @thread any. @blocks no. */
+/**
+ * Fills at most `size` bytes of *out. link NULL: all zero.
+ * @owner out by the caller. @thread any. @blocks no.
+ */
 CLB_API void clb_link_get_stats(const clb_link *link, clb_link_stats *out, size_t size);
 
 typedef struct clb_stream_info {
@@ -199,8 +223,9 @@ typedef struct clb_stream_info {
 } clb_stream_info;
 
 /**
- * The next stream that the peer announced and that this call has not told yet, in order.
- * @thread any. @blocks up to timeout_ns.
+ * The next stream that the peer announced and that this call has not told yet, in order. At most
+ * `size` bytes of *out are filled.
+ * @owner out by the caller. @thread any. @blocks up to timeout_ns.
  * @return CLB_OK, AGAIN (timeout 0), TIMEOUT, CLOSED, LOST, STATE, INVAL.
  */
 CLB_API int clb_link_next_stream(clb_link *link, clb_stream_info *out, size_t size,
@@ -209,8 +234,9 @@ CLB_API int clb_link_next_stream(clb_link *link, clb_stream_info *out, size_t si
 /* ---- listener -------------------------------------------------------------------------------- */
 
 typedef struct clb_listener_params {
-    size_t struct_size;
-    const char *uri;    /* "tcp://address[:port]"; port 0 picks a free one. Copied */
+    size_t struct_size; /* sizeof of this struct; 0 = its first version */
+    const char
+        *uri; /* "tcp://address[:port]" (port 11490); port 0 picks a free one. Needed, copied */
     uint32_t max_links; /* alive at the same time; 0 = 1. Further connections are closed at once */
     clb_link_params link; /* for each link (uri is ignored); link.log and link.status serve the
                              listener too */
@@ -228,8 +254,8 @@ typedef struct clb_listener_params {
 CLB_API CLB_NODISCARD int clb_listener_open(clb_listener **out, const clb_listener_params *params);
 
 /**
- * The next link that is up (its peer has sent the first PING). A connection that does not get that far
- * within connect_timeout_ns is closed and never seen here.
+ * The next link that is up (its peer has sent the first PING). A connection that does not get that
+ * far within connect_timeout_ns is closed and never seen here.
  * @owner *link by the caller. @thread any. @blocks up to timeout_ns.
  * @return CLB_OK, AGAIN (timeout 0), TIMEOUT, CLOSED (listener shut down), STATE, INVAL.
  */
@@ -251,18 +277,18 @@ CLB_API void clb_listener_close(clb_listener **listener);
 /* ---- discovery ------------------------------------------------------------------------------- */
 
 typedef struct clb_device_info {
-    enum clb_transport transport;
-    char uri[128];      /* to be given to clb_link_open() */
-    char serial[64];    /* "" = unknown */
-    char state[16];     /* "booted", "unbooted", "bootloader", "flash-booted", "gate" */
-    char protocol[16];  /* "tcp", "usb", "" = unknown */
-    char platform[16];  /* "rvc2", "rvc3", "rvc4", "" = unknown */
-    uint32_t usb_speed; /* Mbit/s, 0 = not USB */
-    char address[64];   /* network address or USB port path */
+    enum clb_transport transport; /* never ANY */
+    char uri[128];                /* to be given to clb_link_open() */
+    char serial[64];              /* "" = unknown */
+    char state[16];               /* "booted", "unbooted", "bootloader", "flash-booted", "gate" */
+    char protocol[16];            /* "tcp", "usb", "" = unknown */
+    char platform[16];            /* "rvc2", "rvc3", "rvc4", "" = unknown */
+    uint32_t usb_speed;           /* Mbit/s, 0 = not USB */
+    char address[64];             /* network address or USB port path */
 } clb_device_info;
 
 /**
- * Looks for cameras for timeout_ns.
+ * Looks for cameras for timeout_ns. NOSYS in this version.
  * @owner out: an array of cap elements of elem_size bytes by the caller. @thread any.
  * @blocks timeout_ns. @return CLB_OK with *count found (at most cap are written), NOSYS (transport
  * without discovery in this build), INVAL, IO.

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * clbridge/preprocess.h: from camera bytes to a tensor, in one kernel that reads the frame's buffer.
+ * clbridge/preprocess.h: from camera bytes to a tensor, in one kernel that reads the frame's
+ * buffer.
  *
- * A clb_preprocess is a recipe, compiled once; clb_preprocess_run() applies it to a frame and writes
- * a buffer of the application's. The steps, in this order, fused:
+ * A clb_preprocess is a recipe, compiled once; clb_preprocess_run() applies it to a frame and
+ * writes a buffer of the application's. The steps, in this order, fused:
  *
  *   crop -> rotate -> flip -> fit to width x height -> colour -> (x * scale - mean) / dev -> type
  *
@@ -15,8 +16,8 @@
  *   B = y + 2 (1 - Kb) u
  *   G = (y - Kr R - Kb B) / Kg = y - 2 Kb (1 - Kb) / Kg u - 2 Kr (1 - Kr) / Kg v
  *
- *   601: Kr 0.299,  Kb 0.114   ITU-R BT.601-7 section 2.5.1 (luma), 2.5.3 (ranges)
- *   709: Kr 0.2126, Kb 0.0722  ITU-R BT.709-6 section 3.2 (luma), 3.4 and 4.6 (ranges)
+ *   601: Kr 0.299,  Kb 0.114   the luma coefficients of ITU-R BT.601
+ *   709: Kr 0.2126, Kb 0.0722  those of ITU-R BT.709; the ranges of 8-bit samples are those of both
  *
  * times 255, rounded to nearest and clamped to 0..255. A chroma sample serves the 2x2 pixels of its
  * cell as it is (replicated, no interpolation; no chroma position is assumed). Odd sizes are fine:
@@ -81,13 +82,13 @@ struct clb_preprocess_rect {
 };
 
 typedef struct clb_preprocess_params {
-    size_t struct_size;
+    size_t struct_size; /* sizeof of this struct; 0 = its first version */
     const struct clb_image
         *src; /* what the frames look like; copied. NULL = each frame's own image */
     struct clb_preprocess_rect crop; /* of the source; all 0 = the whole */
-    uint32_t width; /* of the output, pixels; 0 = of the (cropped, rotated) source */
-    uint32_t height;
-    enum clb_preprocess_fit fit;       /* 0 = CLB_FIT_STRETCH */
+    uint32_t width;              /* of the output, pixels; 0 = of the (cropped, rotated) source */
+    uint32_t height;             /* likewise */
+    enum clb_preprocess_fit fit; /* 0 = CLB_FIT_STRETCH */
     enum clb_preprocess_filter filter; /* 0 = CLB_FILTER_BILINEAR */
     enum clb_preprocess_order order;   /* 0 = CLB_ORDER_RGB */
     enum clb_preprocess_layout layout; /* 0 = CLB_LAYOUT_NHWC */
@@ -95,9 +96,9 @@ typedef struct clb_preprocess_params {
     enum clb_matrix matrix;            /* 0 = the image's, whose 0 is 601 */
     enum clb_range range;              /* 0 = the image's, whose 0 is limited */
     float scale[4];                    /* by output channel; 0 = 1 */
-    float mean[4];                     /* by output channel, after scale */
+    float mean[4];                     /* by output channel, taken off after scale; 0 = nothing */
     float dev[4];                      /* by output channel; 0 = 1 */
-    float pad[4];                      /* by output channel, on the scale 0..255 before `scale` */
+    float pad[4]; /* by output channel, on the scale 0..255 before `scale`; 0 = black */
     enum clb_preprocess_flip flip;     /* 0 = none */
     enum clb_preprocess_rotate rotate; /* 0 = none */
 } clb_preprocess_params;
@@ -129,7 +130,8 @@ typedef struct clb_preprocess_geometry {
 /**
  * Compiles a recipe and warms it up with the work-group size that runs use. With src NULL only what
  * does not depend on the picture is checked here.
- * @owner *out by the caller; it may outlive the device's handle. params NULL = all defaults; copied.
+ * @owner *out by the caller; it may outlive the device's handle. params NULL = all defaults;
+ * copied.
  * @thread any. @blocks while the runtime compiles: up to a second or more without its cache.
  * @return CLB_OK; INVAL (contradictory layout or parameter), TOOBIG (sizes overflow), NOSYS (not in
  *         this version), TIMEOUT (the first run did not end within 30 s), NOMEM, CL.
@@ -143,20 +145,21 @@ CLB_API CLB_NODISCARD int clb_preprocess_create(clb_preprocess **out, clb_cl_dev
  * without a further call. The frame may be unreferenced at once. Everything is checked before
  * anything is enqueued: layout against the frame's size, and the bytes written against the size of
  * the tensor (asked from the runtime each time: it keeps that number).
- * @owner *done (NULL = not wanted) is an event of the caller's, for clReleaseEvent(). queue, frame and
- *        tensor are borrowed until it is complete (the runtime keeps queue and tensor by itself).
+ * @owner *done (NULL = not wanted) is an event of the caller's, for clReleaseEvent(). queue, frame
+ *        and tensor are borrowed until it is complete (the runtime keeps queue and tensor itself).
  * @thread any; runs of one recipe take turns while enqueuing. @blocks no.
  * @return CLB_OK; INVAL (NULL, unknown or contradictory image, tensor is no memory object or the
- *         frame itself), TOOBIG (image does not fit the frame, result does not fit the tensor), NOSYS
- *         (the frame's format), CL. When the use could not be recorded, the call waits for the
- *         kernel (2 s at most) and the frame's buffer is replaced: it is never written under it.
+ *         frame itself), TOOBIG (image does not fit the frame, result does not fit the tensor),
+ *         NOSYS (the frame's format), CL. When the use could not be recorded, the call waits for
+ *         the kernel (2 s at most) and the frame's buffer is replaced: it is never written under
+ *         it.
  */
 CLB_API int clb_preprocess_run(clb_preprocess *pp, cl_command_queue queue, clb_cl_frame *frame,
                                cl_mem tensor, size_t byte_offset, cl_event *done);
 
 /**
- * What a run draws for a source of this layout. src NULL = that of the params. At most `size` bytes of
- * *out are filled.
+ * What a run draws for a source of this layout. src NULL = that of the params. At most `size` bytes
+ * of *out are filled.
  * @owner out by the caller. @thread any. @blocks no.
  * @return CLB_OK; INVAL (also: src NULL and none in the params), TOOBIG, NOSYS.
  */
@@ -166,7 +169,8 @@ CLB_API CLB_NODISCARD int clb_preprocess_get_geometry(const clb_preprocess *pp,
 
 /**
  * Ends a recipe. Kernels that were enqueued run to their end.
- * @owner *pp is consumed. @thread any; the caller guarantees that no run of it is inside. @blocks no.
+ * @owner *pp is consumed. @thread any; the caller guarantees that no run of it is inside.
+ * @blocks no.
  */
 CLB_API void clb_preprocess_destroy(clb_preprocess **pp);
 
