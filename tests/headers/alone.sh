@@ -30,6 +30,7 @@ for header in $(cd "$1" && echo clbridge/*.h clbridge/*.hpp) clbridge/config.h; 
     case $header in
     */cl.h | */preprocess.h) [ "$with_cl" = yes ] || continue ;;
     */opencv.hpp)
+        [ "$with_cl" = yes ] || continue
         # Not one of our dependencies: checked where somebody has it.
         echo '#include <opencv2/core.hpp>' |
             "$compiler" -std="$standard" -x $language -fsyntax-only -I/usr/include/opencv4 - 2>/dev/null || {
