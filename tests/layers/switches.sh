@@ -82,12 +82,13 @@ if [ "$what" = install ]; then
     ! ldd "$prefix/lib/libclbridge-cl.so" | grep 'not found' || fail "libclbridge-cl does not find libclbridge"
 
     # The quick start as the README says, with the folders of this prefix.
-    line=$(sed -n 's/^cc app\.c //p' "$source/README.md")
-    [ -n "$line" ] || fail "README.md: no line 'cc app.c ...'"
+    line=$(sed -n '/-lclbridge-cl/s/^cc //p' "$source/README.md")
+    [ -n "$line" ] || fail "README.md: no line 'cc ... -lclbridge-cl ...'"
+    mkdir "$folder/app" && cp "$source/examples/quickstart.c" "$folder/app/"
     # shellcheck disable=SC2086
-    "$compiler" "$source/examples/quickstart.c" -I"$prefix/include" -L"$prefix/lib" -Wl,-rpath,"$prefix/lib" \
-        $line -o "$folder/quickstart"
-    starts "$folder/quickstart"
+    (cd "$folder/app" &&
+        "$compiler" -I"$prefix/include" -L"$prefix/lib" -Wl,-rpath,"$prefix/lib" $line) || fail "cc $line"
+    starts "$folder/app/app"
     # And by what pkg-config says.
     if pkg-config --version >/dev/null 2>&1; then
         export PKG_CONFIG_PATH="$prefix/lib/pkgconfig"
