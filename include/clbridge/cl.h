@@ -61,13 +61,13 @@ typedef struct clb_cl_frame clb_cl_frame;
 
 /** Where the frames of a pool lie. This version has ALLOC_HOST; AUTO is ALLOC_HOST. */
 enum clb_cl_mem {
-    CLB_CL_MEM_AUTO,
+    CLB_CL_MEM_AUTO,       /* chosen per device, see clb_cl_device_info.memory_auto */
     CLB_CL_MEM_ALLOC_HOST, /* CL_MEM_ALLOC_HOST_PTR, mapped while the host writes */
     CLB_CL_MEM_USE_HOST,   /* CL_MEM_USE_HOST_PTR over memory of the library */
     CLB_CL_MEM_SVM_FINE,   /* fine-grain shared virtual memory */
     CLB_CL_MEM_USM_HOST,   /* unified shared memory of the host */
     CLB_CL_MEM_STAGED,     /* mapped staging memory and one counted copy to a device buffer */
-    CLB_CL_MEM_COUNT
+    CLB_CL_MEM_COUNT       /* not a path: the number of them */
 };
 
 /**
@@ -100,22 +100,22 @@ struct clb_cl_probe {
 };
 
 typedef struct clb_cl_device_info {
-    uint32_t index;     /* place in clb_cl_device_list(); UINT32_MAX = imported */
-    char platform[128]; /* name of the platform; all texts are NUL-terminated, cut to fit */
-    char name[128];
-    char vendor[128];
-    char type[16]; /* "gpu", "accelerator", "cpu", "other" */
-    char driver_version[64];
-    char opencl_version[64];
+    uint32_t index;            /* place in clb_cl_device_list(); UINT32_MAX = imported */
+    char platform[128];        /* name of the platform; all texts are NUL-terminated, cut to fit */
+    char name[128];            /* of the device */
+    char vendor[128];          /* of the device */
+    char type[16];             /* "gpu", "accelerator", "cpu", "other" */
+    char driver_version[64];   /* as the driver spells it */
+    char opencl_version[64];   /* of the device, as the driver spells it */
     int unified_memory;        /* 1 = the device says that it shares memory with the host */
     int svm_coarse;            /* 1 = coarse-grain buffers */
     int svm_fine;              /* 1 = fine-grain buffers */
     int usm_host;              /* 1 = cl_intel_unified_shared_memory */
     int fp16;                  /* 1 = cl_khr_fp16 */
     int usable;                /* 0 = see `error` */
-    uint64_t base_align_bytes; /* of memory objects */
-    uint64_t max_alloc_bytes;  /* largest buffer; may differ from run to run */
-    uint64_t global_mem_bytes;
+    uint64_t base_align_bytes; /* of memory objects, bytes */
+    uint64_t max_alloc_bytes;  /* largest buffer, bytes; may differ from run to run */
+    uint64_t global_mem_bytes; /* memory of the device, bytes; may differ from run to run */
     enum clb_cl_mem memory_auto;                 /* what CLB_CL_MEM_AUTO takes on this device */
     char memory_reason[128];                     /* why */
     char error[128];                             /* "" when usable */
@@ -128,9 +128,9 @@ typedef struct clb_cl_device_params {
     size_t struct_size; /* sizeof of this struct; 0 = its first version */
     /* Imported objects, retained: all three or none (NULL). Nothing is ever enqueued on an imported
      * queue but the markers of its fences: it counts as registered. */
-    cl_context context;
-    cl_device_id device;
-    cl_command_queue queue;
+    cl_context context;     /* NULL = one of the device's own */
+    cl_device_id device;    /* NULL = chosen by `select` */
+    cl_command_queue queue; /* NULL = one of the device's own, in order */
     const char *select;    /* part of the name of the platform or device, case ignored; NULL or "" =
                                the first GPU, else accelerator, else CPU. Ignored when imported */
     const char *cache_dir; /* for compiled kernels, NULL = none (always, in this version). Copied */

@@ -62,7 +62,7 @@ extern "C" {
     X(LOST, -17, "the link was lost")
 
 enum clb_error {
-    CLB_OK = 0,
+    CLB_OK = 0, /* success */
 #define CLB_ERROR_ENUM_(name, value, text) CLB_ERR_##name = value,
     CLB_ERROR_MAP(CLB_ERROR_ENUM_)
 #undef CLB_ERROR_ENUM_

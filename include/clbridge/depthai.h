@@ -44,25 +44,25 @@ enum clb_depthai_kind {
 
 /** The content of metadata. Members that the kind or the release does not have are 0. */
 typedef struct clb_depthai_info {
-    int32_t object_type; /* as the peer numbers it; differs between releases */
-    enum clb_depthai_kind kind;
-    struct clb_image image;  /* layout of the pixels, checked against data_size; fmt 0 = a frame
+    int32_t object_type;        /* as the peer numbers it; differs between releases */
+    enum clb_depthai_kind kind; /* which of the members below are filled */
+    struct clb_image image;     /* layout of the pixels, checked against data_size; fmt 0 = a frame
                                    type without a counterpart here, see frame_type */
-    int32_t frame_type;      /* depthai's own number of the frame type; -1 = no frame */
-    int64_t sequence_num;    /* counted by the device */
-    int64_t ts_ns;           /* host-synchronised monotonic time of exposure, ns */
-    int64_t ts_device_ns;    /* device monotonic time, ns */
-    int64_t ts_system_ns;    /* Unix time, ns; 0 = not sent (before 3.8) */
-    uint32_t camera_socket;  /* 0 = CAM_A, 1 = CAM_B ... */
-    int64_t exposure_us;     /* exposure time, microseconds */
-    int32_t iso;             /* sensitivity */
-    int32_t lens_position;   /* 0..255, -1 = not set */
-    int32_t wb_color_temp;   /* kelvin, 0 = not set */
-    float lens_position_raw; /* 0..1 */
-    uint32_t category;       /* as the peer sets it */
-    uint32_t split_packets;  /* CLB_DEPTHAI_SPLIT: packets that follow */
-    uint32_t split_bytes;    /* CLB_DEPTHAI_SPLIT: bytes in them */
-    uint32_t group_members;  /* CLB_DEPTHAI_GROUP: packets that follow */
+    int32_t frame_type;         /* depthai's own number of the frame type; -1 = no frame */
+    int64_t sequence_num;       /* counted by the device */
+    int64_t ts_ns;              /* host-synchronised monotonic time of exposure, ns */
+    int64_t ts_device_ns;       /* device monotonic time, ns */
+    int64_t ts_system_ns;       /* Unix time, ns; 0 = not sent (before 3.8) */
+    uint32_t camera_socket;     /* 0 = CAM_A, 1 = CAM_B ... */
+    int64_t exposure_us;        /* exposure time, microseconds */
+    int32_t iso;                /* sensitivity */
+    int32_t lens_position;      /* 0..255, -1 = not set */
+    int32_t wb_color_temp;      /* kelvin, 0 = not set */
+    float lens_position_raw;    /* 0..1 */
+    uint32_t category;          /* as the peer sets it */
+    uint32_t split_packets;     /* CLB_DEPTHAI_SPLIT: packets that follow */
+    uint32_t split_bytes;       /* CLB_DEPTHAI_SPLIT: bytes in them */
+    uint32_t group_members;     /* CLB_DEPTHAI_GROUP: packets that follow */
 } clb_depthai_info;
 
 typedef struct clb_depthai_parse_params {

@@ -65,11 +65,11 @@ enum clb_pixfmt {
 
 /** Order of the 2x2 Bayer cell, named by its first row then its second. 0 = not Bayer. */
 enum clb_bayer {
-    CLB_BAYER_NONE,
-    CLB_BAYER_RGGB,
-    CLB_BAYER_BGGR,
-    CLB_BAYER_GRBG,
-    CLB_BAYER_GBRG,
+    CLB_BAYER_NONE, /* not Bayer, or not known */
+    CLB_BAYER_RGGB, /* R G, then G B */
+    CLB_BAYER_BGGR, /* B G, then G R */
+    CLB_BAYER_GRBG, /* G R, then B G */
+    CLB_BAYER_GBRG, /* G B, then R G */
 };
 
 /** Luma coefficients Kr, Kg, Kb. */

@@ -44,9 +44,9 @@ enum clb_role {
 
 enum clb_link_state {
     CLB_LINK_CONNECTING, /* no PING was answered yet */
-    CLB_LINK_UP,
-    CLB_LINK_CLOSING, /* ending: nothing new starts, complete packets can still be read */
-    CLB_LINK_DOWN,    /* for ever */
+    CLB_LINK_UP,         /* streams can be opened */
+    CLB_LINK_CLOSING,    /* ending: nothing new starts, complete packets can still be read */
+    CLB_LINK_DOWN,       /* for ever */
 };
 
 /* ---- loop ------------------------------------------------------------------------------------ */
@@ -235,8 +235,8 @@ CLB_API int clb_link_next_stream(clb_link *link, clb_stream_info *out, size_t si
 
 typedef struct clb_listener_params {
     size_t struct_size; /* sizeof of this struct; 0 = its first version */
-    const char
-        *uri; /* "tcp://address[:port]" (port 11490); port 0 picks a free one. Needed, copied */
+    const char *uri;    /* "tcp://address[:port]" (port 11490); port 0 picks a free one. Needed,
+                        copied */
     uint32_t max_links; /* alive at the same time; 0 = 1. Further connections are closed at once */
     clb_link_params link; /* for each link (uri is ignored); link.log and link.status serve the
                              listener too */

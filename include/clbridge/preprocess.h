@@ -49,8 +49,8 @@ enum clb_preprocess_fit {
 
 enum clb_preprocess_filter {
     CLB_FILTER_BILINEAR, /* pixel centres at half-integers */
-    CLB_FILTER_NEAREST,
-    CLB_FILTER_AREA, /* mean over the source area; for reductions */
+    CLB_FILTER_NEAREST,  /* the pixel whose area holds the centre */
+    CLB_FILTER_AREA,     /* mean over the source area; for reductions */
 };
 
 /** Output channels. A grey source fills all of them with its value. */
@@ -61,13 +61,17 @@ enum clb_preprocess_layout {
     CLB_LAYOUT_NCHW, /* channel by channel */
 };
 
-enum clb_preprocess_type { CLB_TYPE_U8, CLB_TYPE_F16, CLB_TYPE_F32 };
+enum clb_preprocess_type {
+    CLB_TYPE_U8,  /* rounded to nearest, clamped to 0..255 */
+    CLB_TYPE_F16, /* IEEE 754 binary16 */
+    CLB_TYPE_F32, /* IEEE 754 binary32 */
+};
 
 enum clb_preprocess_flip {
-    CLB_FLIP_NONE,
+    CLB_FLIP_NONE,       /* as it is */
     CLB_FLIP_HORIZONTAL, /* left and right change places */
-    CLB_FLIP_VERTICAL,
-    CLB_FLIP_BOTH,
+    CLB_FLIP_VERTICAL,   /* top and bottom change places */
+    CLB_FLIP_BOTH,       /* both */
 };
 
 /** Clockwise. */
@@ -75,16 +79,16 @@ enum clb_preprocess_rotate { CLB_ROTATE_0, CLB_ROTATE_90, CLB_ROTATE_180, CLB_RO
 
 /** Part of a picture in pixels, fractions allowed: pixel (0, 0) covers 0..1 in both directions. */
 struct clb_preprocess_rect {
-    double x;
-    double y;
-    double w;
-    double h;
+    double x; /* left edge */
+    double y; /* top edge */
+    double w; /* width */
+    double h; /* height */
 };
 
 typedef struct clb_preprocess_params {
-    size_t struct_size; /* sizeof of this struct; 0 = its first version */
-    const struct clb_image
-        *src; /* what the frames look like; copied. NULL = each frame's own image */
+    size_t struct_size;              /* sizeof of this struct; 0 = its first version */
+    const struct clb_image *src;     /* what the frames look like, copied; NULL = each frame's own
+                                    image */
     struct clb_preprocess_rect crop; /* of the source; all 0 = the whole */
     uint32_t width;              /* of the output, pixels; 0 = of the (cropped, rotated) source */
     uint32_t height;             /* likewise */
@@ -112,18 +116,18 @@ typedef struct clb_preprocess_params {
  * (left + x * scale_x, top + y * scale_y) of the output.
  */
 typedef struct clb_preprocess_geometry {
-    uint32_t width; /* of the output, pixels */
-    uint32_t height;
-    uint32_t channels;
-    size_t bytes;  /* of the tensor, without byte_offset */
-    uint32_t left; /* padding, pixels; width = left + inner_width + right */
-    uint32_t top;
-    uint32_t right;
-    uint32_t bottom;
-    uint32_t inner_width; /* of the picture inside of the padding, pixels */
-    uint32_t inner_height;
-    double scale_x; /* output pixels per source pixel */
-    double scale_y;
+    uint32_t width;                    /* of the output, pixels */
+    uint32_t height;                   /* likewise */
+    uint32_t channels;                 /* of the output */
+    size_t bytes;                      /* of the tensor, without byte_offset */
+    uint32_t left;                     /* padding, pixels; width = left + inner_width + right */
+    uint32_t top;                      /* likewise; height = top + inner_height + bottom */
+    uint32_t right;                    /* likewise */
+    uint32_t bottom;                   /* likewise */
+    uint32_t inner_width;              /* of the picture inside of the padding, pixels */
+    uint32_t inner_height;             /* likewise */
+    double scale_x;                    /* output pixels per source pixel */
+    double scale_y;                    /* likewise */
     struct clb_preprocess_rect source; /* the part of the source that is seen, before rotation */
 } clb_preprocess_geometry;
 

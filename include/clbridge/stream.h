@@ -84,8 +84,8 @@ struct clb_iovec {
 
 typedef struct clb_stream_params {
     size_t struct_size; /* sizeof of this struct; 0 = its first version */
-    const char
-        *name; /* 1 to 51 bytes; NULL = the first announced stream that is not open. Copied */
+    const char *name;   /* 1 to 51 bytes, copied; NULL = the first announced stream that is not
+                         open */
     struct clb_allocator allocator; /* zero = the link's */
     size_t align;                   /* of packet data, bytes, power of two; 0 = 64 */
     enum clb_full on_full;          /* 0 = CLB_FULL_BLOCK */
