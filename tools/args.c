@@ -8,8 +8,14 @@
 #include <limits.h>
 #include <math.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+#include <clbridge/common.h>
+
+#include "json.h"
 
 #define NS_PER_MS 1000000
 #define MAX_SIDE 16384
@@ -29,15 +35,45 @@ static const char *shown(const char *text, char *buf, size_t size)
     return buf;
 }
 
+static bool usage_events;
+
+void args_look_for_json(int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++)
+        usage_events |= !strcmp(argv[i], "--json");
+}
+
+static void print_event(const char *message)
+{
+    struct json j;
+
+    json_init(&j, STDOUT_FILENO, false);
+    json_begin(&j, "error");
+    json_str(&j, "code", clb_error_name(CLB_ERR_INVAL));
+    json_null(&j, "domain");
+    json_null(&j, "native");
+    json_str(&j, "where", "command line");
+    json_str(&j, "message", message);
+    json_end(&j);
+    json_free(&j);
+}
+
 int args_usage(const char *command, FILE *err, const char *fmt, ...)
 {
+    const char *space = *command ? " " : "";
+    char message[512];
     va_list ap;
 
-    fprintf(err, "clbridge: %s%s", command, *command ? ": " : "");
     va_start(ap, fmt);
-    vfprintf(err, fmt, ap);
+    vsnprintf(message, sizeof message, fmt, ap);
     va_end(ap);
-    fprintf(err, " (try 'clbridge%s%s --help')\n", *command ? " " : "", command);
+    for (char *c = message; *c; c++)
+        if ((unsigned char)*c < 0x20 || *c == 0x7f)
+            *c = '?';
+    if (usage_events)
+        print_event(message);
+    fprintf(err, "clbridge%s%s: %s (try 'clbridge%s%s --help')\n", space, command, message, space,
+            command);
     return EXIT_USAGE;
 }
 

@@ -61,7 +61,13 @@ enum arg_result { ARG_OK, ARG_HELP, ARG_BAD };
 enum arg_result args_parse(const struct arg_spec *spec, int argc, char **argv, void *values,
                            FILE *out, FILE *err);
 
-/* One usage message "clbridge: recv: ...", and EXIT_USAGE. */
+/*
+ * Told once, before anything is parsed: with --json anywhere among the words, a usage message is an
+ * `error` event on standard output too. A command line that is wrong is not parsed to its end.
+ */
+void args_look_for_json(int argc, char **argv);
+
+/* One usage message "clbridge recv: ...", and EXIT_USAGE. */
 int args_usage(const char *command, FILE *err, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 

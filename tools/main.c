@@ -2,6 +2,7 @@
 /*
  * clbridge: camera frames over XLink straight into mapped OpenCL memory, from the command line.
  */
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -37,7 +38,11 @@ static void print_help(FILE *out)
     fputs("\n  --help     this text; 'clbridge COMMAND --help' tells the options\n"
           "  --version  version of the library\n"
           "\n"
-          "Exit status: 0 success, 1 failure, 2 wrong usage.\n",
+          "Exit status: 0 success, 1 failure, 2 wrong usage. SIGINT, SIGTERM and SIGHUP end send "
+          "and\n"
+          "recv cleanly with 0: the peer is told and the summary printed, unless nobody was "
+          "connected\n"
+          "yet. With --json every failure, wrong usage too, is also an `error` event.\n",
           out);
 }
 
@@ -54,20 +59,32 @@ static void occupy_standard_descriptors(void)
         close(fd);
 }
 
+/* Help is written by stdio and may not have been written at all. That nobody listens is no failure. */
+static int close_output(int rc)
+{
+    errno = 0;
+    if ((fflush(stdout) || ferror(stdout)) && errno != EPIPE && errno != EBADF) {
+        fprintf(stderr, "clbridge: standard output: %s\n", errno ? strerror(errno) : "write error");
+        return rc ? rc : EXIT_FAILED;
+    }
+    return rc;
+}
+
 int main(int argc, char **argv)
 {
     int rc;
 
     occupy_standard_descriptors();
+    args_look_for_json(argc, argv);
     if (argc < 2)
         return args_usage("", stderr, "a command is missing");
     if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
         print_help(stdout);
-        return EXIT_OK;
+        return close_output(EXIT_OK);
     }
     if (!strcmp(argv[1], "--version")) {
         printf("clbridge %s\n", clb_version_str());
-        return EXIT_OK;
+        return close_output(EXIT_OK);
     }
     rc = signals_start();
     if (rc) {
@@ -78,7 +95,7 @@ int main(int argc, char **argv)
         if (!strcmp(argv[1], commands[i].name)) {
             rc = commands[i].run(argc - 2, argv + 2);
             signals_end();
-            return rc;
+            return close_output(rc);
         }
     return args_usage("", stderr, "there is no command '%.40s'", argv[1]);
 }
