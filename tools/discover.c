@@ -64,10 +64,10 @@ static void look(struct report *r, int64_t timeout_ns)
     if (rc < 0) {
         count = 0;
         if (rc == CLB_ERR_NOSYS)
-            report_fail(r, rc, "discover",
+            report_fail(r, rc, "cameras",
                         "no transport of this version can look for cameras; give a URI to recv");
         else
-            report_status(r, rc, NULL, "discover");
+            report_status(r, rc, NULL, "cameras");
     }
     for (size_t i = 0; i < count && i < MAX_CAMERAS; i++)
         print_camera(r, &found[i]);

@@ -12,6 +12,13 @@
 #include "png_out.h"
 #include "recv.h"
 
+static bool is_folder(const char *path)
+{
+    struct stat st;
+
+    return !stat(path, &st) && S_ISDIR(st.st_mode);
+}
+
 /* mkdir -p */
 static int make_folder(const char *dir)
 {
@@ -25,8 +32,8 @@ static int make_folder(const char *dir)
         (void)mkdir(path, 0777);
         *slash = '/';
     }
-    if (mkdir(path, 0777) && errno != EEXIST)
-        rc = errno;
+    if (mkdir(path, 0777) && (errno != EEXIST || !is_folder(path)))
+        rc = errno == EEXIST ? ENOTDIR : errno;
     free(path);
     return rc;
 }
@@ -40,10 +47,7 @@ int recv_out_open(struct recv_out *o, struct report *r)
     rc = make_folder(o->dir);
     if (!rc && access(o->dir, W_OK | X_OK))
         rc = errno;
-    if (rc)
-        return report_fail(r, CLB_ERR_IO, o->dir, "%s; give a writable folder to --out",
-                           strerror(rc));
-    return 0;
+    return rc ? report_errno(r, rc, o->dir, "; give a writable folder to --out") : 0;
 }
 
 bool recv_out_wants(const struct recv_out *o, uint64_t seq)
@@ -68,6 +72,19 @@ static int write_raw(const char *path, const void *bytes, size_t size)
     return rc;
 }
 
+static const char *hint_for(int number)
+{
+    switch (number) {
+    case EISDIR: return "; a folder is in the way of this file, move it";
+    case ENOSPC:
+    case EDQUOT: return "; make space there, or save fewer frames (--every)";
+    case EACCES:
+    case EPERM:
+    case EROFS: return "; give a writable folder to --out";
+    default: return "; is the folder of --out in order?";
+    }
+}
+
 int recv_out_frame(struct recv_out *o, struct report *r, const struct recv_frame *f,
                    struct arg_size size)
 {
@@ -87,7 +104,7 @@ int recv_out_frame(struct recv_out *o, struct report *r, const struct recv_frame
     else
         rc = write_raw(path, f->pixels, f->info.size);
     if (rc) {
-        report_fail(r, CLB_ERR_IO, path, "%s; is there space in the folder?", strerror(rc));
+        report_errno(r, rc, path, hint_for(rc));
     } else {
         json_begin(&r->out, "saved");
         json_uint(&r->out, "seq", f->info.seq);

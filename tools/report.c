@@ -4,6 +4,7 @@
  */
 #include "report.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -22,9 +23,10 @@ void report_init(struct report *r, const char *command, bool json)
     r->exit_status = EXIT_FAILED;
     json_init(&r->out, STDOUT_FILENO, !json);
     r->terminal = isatty(STDERR_FILENO) == 1;
+    r->same_terminal = r->terminal && isatty(STDOUT_FILENO) == 1;
 }
 
-static void clear_line(struct report *r)
+void report_clear(struct report *r)
 {
     if (r->line_shown)
         fputs("\r\033[K", stderr);
@@ -33,7 +35,7 @@ static void clear_line(struct report *r)
 
 void report_end(struct report *r)
 {
-    clear_line(r);
+    report_clear(r);
     json_free(&r->out);
 }
 
@@ -56,9 +58,14 @@ static void one_line(char *text)
 
     while (len && (text[len - 1] == '\n' || text[len - 1] == ' '))
         text[--len] = '\0';
-    for (; *text; text++)
-        if ((unsigned char)*text < 0x20 || *text == 0x7f)
+    for (; *text; text++) {
+        const unsigned char *c = (const unsigned char *)text;
+
+        if (c[0] < 0x20 || c[0] == 0x7f)
             *text = ' ';
+        else if (c[0] == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0) /* the second set of controls */
+            text[0] = text[1] = ' ';
+    }
 }
 
 static int fail(struct report *r, int err, enum clb_domain domain, int native, const char *where,
@@ -84,7 +91,7 @@ static int fail(struct report *r, int err, enum clb_domain domain, int native, c
         json_str(&r->out, "message", message);
         json_end(&r->out);
     }
-    clear_line(r);
+    report_clear(r);
     fprintf(stderr, "clbridge %s: %s: %s\n", r->command, place, message);
     return EXIT_FAILED;
 }
@@ -110,15 +117,37 @@ int report_status(struct report *r, int err, const struct clb_status *status, co
                 message);
 }
 
+int report_errno(struct report *r, int number, const char *where, const char *hint)
+{
+    enum clb_error err = number == ENOMEM ? CLB_ERR_NOMEM : CLB_ERR_IO;
+    char message[512];
+
+    if (number == EACCES || number == EPERM || number == EROFS)
+        err = CLB_ERR_ACCESS;
+    snprintf(message, sizeof message, "%s%s", strerror(number), hint);
+    return fail(r, err, CLB_DOMAIN_ERRNO, number, where, message);
+}
+
 void report_event(struct report *r)
 {
     bool failed_before = r->out.failed;
 
+    if (r->same_terminal)
+        report_clear(r);
     if (json_end(&r->out) == 0 || failed_before)
         return;
     if (!r->out.closed)
-        report_fail(r, CLB_ERR_IO, "standard output", "%s", strerror(r->out.failed));
+        report_errno(r, r->out.failed, "standard output", "");
     signals_request_stop();
+}
+
+__attribute__((format(printf, 2, 0))) static void show_line(struct report *r, const char *fmt,
+                                                             va_list ap)
+{
+    fprintf(stderr, "\r\033[Kclbridge %s: ", r->command);
+    vfprintf(stderr, fmt, ap);
+    fflush(stderr);
+    r->line_shown = true;
 }
 
 void report_progress(struct report *r, const char *fmt, ...)
@@ -132,12 +161,36 @@ void report_progress(struct report *r, const char *fmt, ...)
     if (now < r->next_line_ns)
         return;
     r->next_line_ns = now + PROGRESS_NS;
-    fprintf(stderr, "\r\033[Kclbridge %s: ", r->command);
     va_start(ap, fmt);
-    vfprintf(stderr, fmt, ap);
+    show_line(r, fmt, ap);
     va_end(ap);
-    fflush(stderr);
-    r->line_shown = true;
+}
+
+void report_doing(struct report *r, const char *fmt, ...)
+{
+    va_list ap;
+
+    if (!r->terminal)
+        return;
+    va_start(ap, fmt);
+    show_line(r, fmt, ap);
+    va_end(ap);
+}
+
+const char *report_escape(char *buf, size_t size, const char *text)
+{
+    size_t at = 0;
+
+    for (; *text && at + 5 < size; text++) {
+        unsigned char c = (unsigned char)*text;
+
+        if (c < 0x20 || c > 0x7e || c == '\\' || c == '"')
+            at += (size_t)snprintf(buf + at, size - at, "\\x%02x", c);
+        else
+            buf[at++] = (char)c;
+    }
+    buf[at] = '\0';
+    return buf;
 }
 
 struct clb_log report_log(bool verbose)

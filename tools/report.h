@@ -19,7 +19,9 @@ struct report {
     bool failed;     /* a failure was reported; later ones are consequences and stay silent */
     int exit_status; /* of the failure: EXIT_FAILED, or EXIT_USAGE */
     bool terminal;   /* standard error is one */
-    bool line_shown; /* a progress line stands there */
+    bool
+        same_terminal; /* standard output may be the same: nothing is to be printed into the line */
+    bool line_shown;   /* a progress line stands there */
     int64_t next_line_ns;
 };
 
@@ -34,6 +36,8 @@ void report_end(struct report *r);
 int report_fail(struct report *r, int err, const char *where, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 int report_status(struct report *r, int err, const struct clb_status *status, const char *where);
+/* A system call: the message is its text and the hint, domain and native tell the number. */
+int report_errno(struct report *r, int number, const char *where, const char *hint);
 
 /* Ends an event: its line is written. When that fails the command is asked to stop, and if the reason
  * is not that the reader went away, it has failed. */
@@ -41,6 +45,13 @@ void report_event(struct report *r);
 
 /* A line that overwrites itself, a few times per second, on a terminal only. */
 void report_progress(struct report *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* What begins now and may take long, at once; a terminal only. It stands there until report_clear(). */
+void report_doing(struct report *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void report_clear(struct report *r);
+
+/* Bytes of a peer in a message: what is not printable ASCII becomes \xNN. Returns buf. */
+const char *report_escape(char *buf, size_t size, const char *text);
 
 /* Log sink: lines of the library on standard error, for --verbose; else silent. */
 struct clb_log report_log(bool verbose);

@@ -96,6 +96,7 @@ static void *watcher(void *arg)
 
 int signals_start(void)
 {
+    struct sigaction hangup;
     sigset_t set_of;
     int rc;
 
@@ -103,6 +104,9 @@ int signals_start(void)
     sigemptyset(&set_of);
     sigaddset(&set_of, SIGINT);
     sigaddset(&set_of, SIGTERM);
+    /* Not below nohup(1): a signal that is ignored would still be read here. */
+    if (!sigaction(SIGHUP, NULL, &hangup) && hangup.sa_handler != SIG_IGN)
+        sigaddset(&set_of, SIGHUP);
     rc = pthread_sigmask(SIG_BLOCK, &set_of, NULL);
     if (rc)
         return rc;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A clean end: SIGINT, SIGTERM and a reader of standard output that went away ask the command to
+ * A clean end: SIGINT, SIGTERM, SIGHUP and a reader of standard output that went away ask the command to
  * stop. A thread of its own waits for them, so that a call that blocks is woken: it shuts down the
  * link, which sends RESET to the peer and wakes everybody.
  */
