@@ -4,6 +4,7 @@
  */
 #include "endpoint.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -11,7 +12,8 @@
 #include "args.h"
 #include "signals.h"
 
-#define KEEPALIVE_NS INT64_C(2000000000) /* the library's */
+#define KEEPALIVE_NS INT64_C(2000000000)    /* the library's */
+#define MAX_LINK_WINDOW ((size_t)256 << 20) /* the library's */
 #define SLICE_NS 50000000 /* how often a wait that nobody can wake looks for a stop */
 
 static const char *transport_name(enum clb_transport transport)
@@ -94,7 +96,9 @@ static enum endpoint_result listen_for_one(struct endpoint *e, struct report *r,
         fail_open(e, r, rc, link->status);
         return ENDPOINT_FAILED;
     }
-    print_listening(r, clb_listener_uri(listener));
+    snprintf(e->real_uri, sizeof e->real_uri, "%s", clb_listener_uri(listener));
+    e->uri = e->real_uri; /* with the port that was picked */
+    print_listening(r, e->uri);
     result = accept_one(e, r, listener);
     /* One link is all: whoever comes later is refused at once, and sees it. */
     clb_listener_close(&listener);
@@ -114,6 +118,25 @@ static enum endpoint_result connect_to(struct endpoint *e, struct report *r, clb
         return ENDPOINT_UP;
     fail_open(e, r, rc, link->status);
     return ENDPOINT_FAILED;
+}
+
+/* Windows are announced in multiples of 64 bytes. */
+size_t endpoint_max_window(size_t frame_bytes)
+{
+    size_t rounded = (frame_bytes + 63) / 64 * 64;
+
+    return rounded > ENDPOINT_WINDOW ? rounded : ENDPOINT_WINDOW;
+}
+
+static void set_limits(const struct endpoint *e, clb_link_params *link)
+{
+    size_t window = endpoint_max_window(e->frame_bytes);
+
+    if (window == ENDPOINT_WINDOW)
+        return; /* the library's limits do */
+    link->max_payload = e->frame_bytes;
+    link->max_stream_window = window;
+    link->max_link_window = window > MAX_LINK_WINDOW ? window : MAX_LINK_WINDOW;
 }
 
 enum endpoint_result endpoint_open(struct endpoint *e, struct report *r)
@@ -136,6 +159,8 @@ enum endpoint_result endpoint_open(struct endpoint *e, struct report *r)
     if (e->idle_timeout_ns && e->idle_timeout_ns / 4 < KEEPALIVE_NS)
         link.keepalive_ns = e->idle_timeout_ns / 4;
     link.first_open_ns = e->first_open_ns;
+    link.progress_timeout_ns = e->progress_timeout_ns;
+    set_limits(e, &link);
     result = e->listen ? listen_for_one(e, r, &link) : connect_to(e, r, &link);
     if (result != ENDPOINT_UP)
         return result;

@@ -12,15 +12,25 @@
 
 struct endpoint {
     const char *uri;
-    bool listen;             /* device role */
-    int64_t timeout_ns;      /* until a link that we open is up */
-    int64_t idle_timeout_ns; /* 0 = the library's */
-    int64_t first_open_ns;   /* 0 = the library's */
+    bool listen;                 /* device role */
+    int64_t timeout_ns;          /* until a link that we open is up */
+    int64_t idle_timeout_ns;     /* 0 = the library's */
+    int64_t first_open_ns;       /* 0 = the library's */
+    int64_t progress_timeout_ns; /* 0 = the library's */
+    size_t frame_bytes; /* of what we receive: limits are raised to one such frame; 0 = unknown */
+    char real_uri[160]; /* where we listen */
     bool verbose;
     struct io_thread io;
     clb_loop *loop;
     clb_link *link;
 };
+
+/* Largest window of a stream that a peer may announce to `recv`, unless one frame is larger. */
+#define ENDPOINT_WINDOW ((size_t)64 << 20)
+/* A packet on the wire is smaller than 2 GiB. */
+#define ENDPOINT_MAX_FRAME ((size_t)INT32_MAX)
+
+size_t endpoint_max_window(size_t frame_bytes);
 
 enum endpoint_result { ENDPOINT_UP, ENDPOINT_FAILED, ENDPOINT_STOPPED };
 

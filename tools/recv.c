@@ -38,7 +38,8 @@ static const struct arg_opt opts[] = {
      "block|drop-oldest|drop-newest", 0, 0},
     {"preprocess", ARG_STR, OPT(preprocess), "WxH[,...]",
      "the kernel's output (RGB u8 of the size of the frames)", NULL, 0, 0},
-    {"verify", ARG_CHOICE, OPT(verify), NULL, "compare with the pattern of `send` (auto)",
+    {"verify", ARG_CHOICE, OPT(verify), NULL,
+     "compare with the pattern of `send` (auto; bars need --format and --size)",
      "auto|bars|counter|noise|off", 0, 0},
     {"seed", ARG_U64, OPT(seed), "N", "of noise (1)", NULL, 0, 0},
     {"crc", ARG_FLAG, OPT(crc), NULL, "tell the CRC-32 of every frame", NULL, 0, 0},
@@ -66,7 +67,25 @@ static const struct arg_spec spec = {
     .positional = "URI",
     .positional_offset = OPT(uri),
     .notes =
-        "The kernel, --verify bars and --save png need --format and --size.\n"
+        "The kernel, --save png and bars as what --verify compares with need --format and --size\n"
+        "(and --pitch) of the frames that the peer sends; when its packets do not fit these, that "
+        "is\n"
+        "an error. --verify auto takes the first frame for bars if it shows bars, else for "
+        "counter;\n"
+        "noise has to be asked for:\n"
+        "  bars     colour bars with the number of the frame, as digits and as a code\n"
+        "  counter  the number of the frame in 8 bytes, then bytes that count up\n"
+        "  noise    random bytes made of --seed and the number of the frame\n"
+        "\n"
+        "A peer may have 64 MiB unreleased per stream, or one frame of --format and --size when "
+        "that\n"
+        "is larger: frames of more than 64 MiB need both options.\n"
+        "\n"
+        "In the summary, heap_allocs_steady and minor_faults_io_steady count after 100 frames; "
+        "they\n"
+        "are null when there were no more. A signal before `connected` ends with status 0 and\n"
+        "without a summary.\n"
+        "\n"
         "--memory: auto, alloc-host and host are in this version. --preprocess takes\n"
         "WxH[,letterbox|stretch|cover][,f32|f16|u8][,nchw|nhwc][,rgb|bgr]; this version has the\n"
         "size of the frames, u8, nhwc, rgb and bgr. Not in this version: --trailer other than\n"
@@ -142,6 +161,11 @@ static int check_layout(struct recv_run *r)
     if (rc < 0)
         return args_usage("recv", stderr, "--format %s --size %ux%u: %s", format, o->size.width,
                           o->size.height, clb_error_str(rc));
+    r->endpoint.frame_bytes = pattern_frame_bytes(&r->setup.image);
+    if (r->endpoint.frame_bytes > ENDPOINT_MAX_FRAME)
+        return args_usage("recv", stderr,
+                          "a frame of %zu bytes is more than a packet can have: %zu",
+                          r->endpoint.frame_bytes, ENDPOINT_MAX_FRAME);
     r->setup.has_image = true;
     return 0;
 }

@@ -31,27 +31,77 @@ static int fail_call(struct recv_run *r, int rc, const char *what)
                        clb_error_str(rc));
 }
 
+static void note_other(struct recv_run *r)
+{
+    size_t len = strlen(r->others);
+    char name[4 * sizeof r->announced.name];
+
+    if (len + sizeof name + 8 < sizeof r->others || !len)
+        snprintf(r->others + len, sizeof r->others - len, "%s\"%s\"", len ? ", " : "",
+                 report_escape(name, sizeof name, r->announced.name));
+    else if (strcmp(r->others + len - 3, "..."))
+        strcpy(r->others + len, ", ...");
+}
+
+/* Nothing was refused before the link's own requests: a refusal is the window of a stream. */
+static int fail_refused(struct recv_run *r)
+{
+    r->ended_by = "error";
+    return report_fail(&r->report, CLB_ERR_TOOBIG, r->opt.stream ? r->opt.stream : "stream",
+                       "a stream that the peer announced was refused: its window is larger than "
+                       "%zu bytes; %s",
+                       endpoint_max_window(r->endpoint.frame_bytes),
+                       r->setup.has_image
+                           ? "give the peer a smaller window, of one frame at least"
+                           : "give --format and --size of its frames, if one is that "
+                             "large, or give the peer a smaller window");
+}
+
+static bool refused_any(struct recv_run *r)
+{
+    clb_link_stats stats;
+
+    clb_link_get_stats(r->endpoint.link, &stats, sizeof stats);
+    return stats.nacks_sent > 0;
+}
+
 /* Waits until the peer announces the stream that we want. */
 static int find_stream(struct recv_run *r)
 {
     int64_t deadline = stats_now_ns() + r->opt.timeout_ns, left;
     int rc;
 
-    do {
+    for (;;) {
         left = deadline - stats_now_ns();
         rc = clb_link_next_stream(r->endpoint.link, &r->announced, sizeof r->announced,
                                   left > 0 ? left : 0);
-    } while (rc == CLB_OK && r->opt.stream && strcmp(r->opt.stream, r->announced.name));
-    if (rc == CLB_OK)
-        return 0;
-    if ((rc == CLB_ERR_TIMEOUT || rc == CLB_ERR_AGAIN) && !signals_stop()) {
-        r->ended_by = "error";
-        return report_fail(&r->report, CLB_ERR_TIMEOUT, r->opt.stream ? r->opt.stream : "stream",
-                           "the peer did not announce %s within %lld ms",
-                           r->opt.stream ? "this stream" : "a stream",
-                           (long long)(r->opt.timeout_ns / 1000000));
+        if (rc != CLB_OK)
+            break;
+        if (!r->opt.stream || !strcmp(r->opt.stream, r->announced.name))
+            return 0;
+        note_other(r);
     }
-    return fail_call(r, rc, "waiting for the stream");
+    memset(&r->announced, 0, sizeof r->announced);
+    if (signals_stop() || (rc != CLB_ERR_TIMEOUT && rc != CLB_ERR_AGAIN && rc != CLB_ERR_CLOSED))
+        return fail_call(r, rc, "waiting for the stream");
+    if (refused_any(r))
+        return fail_refused(r);
+    if (rc == CLB_ERR_CLOSED && !r->others[0])
+        return fail_call(r, rc, "waiting for the stream");
+    r->ended_by = rc == CLB_ERR_CLOSED ? "peer" : "error";
+    if (rc != CLB_ERR_CLOSED)
+        rc = CLB_ERR_TIMEOUT;
+    if (r->others[0])
+        return report_fail(
+            &r->report, rc, r->opt.stream,
+            "the peer did not announce this stream within %lld ms%s, but %s: give one of "
+            "these to --stream",
+            (long long)(r->opt.timeout_ns / 1000000), rc == CLB_ERR_CLOSED ? " and ended" : "",
+            r->others);
+    return report_fail(&r->report, rc, r->opt.stream ? r->opt.stream : "stream",
+                       "the peer did not announce %s within %lld ms",
+                       r->opt.stream ? "this stream, nor another," : "a stream",
+                       (long long)(r->opt.timeout_ns / 1000000));
 }
 
 /* --slots by default: as many as packets fit the window, at most 64, and 4 more. When the size of a
@@ -82,7 +132,10 @@ static int open_stream(struct recv_run *r)
     int rc;
 
     plan_pool(r, &slot_bytes, &slots, &keep);
-    if (r->ops->make_pool(r->backend, slot_bytes, slots, keep, &allocator)) {
+    report_doing(&r->report, "making %u buffers of %zu bytes ...", slots, slot_bytes);
+    rc = r->ops->make_pool(r->backend, slot_bytes, slots, keep, &allocator);
+    report_clear(&r->report);
+    if (rc) {
         r->ended_by = "error";
         return EXIT_FAILED;
     }
@@ -93,6 +146,52 @@ static int open_stream(struct recv_run *r)
                                            .queue_len = (uint32_t)r->opt.queue,
                                            .open_timeout_ns = r->opt.timeout_ns));
     return rc < 0 ? fail_call(r, rc, "opening the stream") : 0;
+}
+
+/* ---- packets that are not what --format and --size say ---------------------------------------- */
+
+static int fail_misfit(struct recv_run *r, int err, uint64_t bytes)
+{
+    const struct clb_image *image = &r->setup.image;
+    char got[48] = "", pitch[32] = "";
+
+    if (r->opt.pitch)
+        snprintf(pitch, sizeof pitch, " --pitch %llu", (unsigned long long)r->opt.pitch);
+    snprintf(got, sizeof got,
+             bytes                   ? "%llu bytes"
+             : err == CLB_ERR_TOOBIG ? "more"
+                                     : "0 bytes",
+             (unsigned long long)bytes);
+    r->ended_by = "error";
+    return report_fail(
+        &r->report, err, r->announced.name,
+        "the peer sends packets of %s, but a frame of --format %s --size %ux%u%s has "
+        "%zu: give the peer's --format, --size and --pitch",
+        got, clb_pixfmt_name(image->fmt), image->width, image->height, pitch,
+        pattern_frame_bytes(image));
+}
+
+/*
+ * The pool refuses what is larger than a slot, and such a packet is never seen here: its size is what
+ * arrived and was not read. That is exact when nothing else is unread; at_end takes what there is.
+ * Memory that could not be had is a failure when no frame at all had any.
+ */
+static int check_refused(struct recv_run *r, bool at_end)
+{
+    clb_stream_stats s;
+    uint64_t lost;
+
+    clb_stream_get_stats(r->stream, &s, sizeof s);
+    lost = s.packets > r->read ? s.packets - r->read : 0;
+    if (!s.alloc_failed || (!at_end && (!lost || s.queued)))
+        return 0;
+    if (r->setup.has_image)
+        return fail_misfit(r, CLB_ERR_TOOBIG, lost ? (s.bytes - r->read_bytes) / lost : 0);
+    if (!at_end || r->read)
+        return 0;
+    return report_fail(&r->report, CLB_ERR_NOMEM, r->announced.name,
+                       "no frame found memory, %llu were lost; see --slots and --memory",
+                       (unsigned long long)s.alloc_failed);
 }
 
 /* ---- frames ---------------------------------------------------------------------------------- */
@@ -139,6 +238,8 @@ static int look_at(struct recv_run *r, const struct recv_frame *f)
     r->last_ns = stats_now_ns();
     if (r->opt.frames)
         recv_print_frame(r, f, has_crc ? &crc : NULL, verified);
+    if (r->setup.has_image && f->info.size < clb_image_bytes(&r->setup.image))
+        return fail_misfit(r, CLB_ERR_INVAL, f->info.size);
     if (!recv_out_wants(&r->out, f->info.seq))
         return 0;
     return recv_out_frame(&r->out, &r->report, f,
@@ -175,6 +276,8 @@ static int submit(struct recv_run *r, clb_packet **packet)
     clb_packet_get_info(*packet, &info, sizeof info);
     if (!r->first_ns)
         r->first_ns = info.first_byte_ns;
+    r->read++;
+    r->read_bytes += info.size + info.metadata_size;
     save = recv_out_wants(&r->out, info.seq);
     rc =
         r->ops->submit(r->backend, packet,
@@ -191,7 +294,7 @@ static void wait_for_packet(struct recv_run *r)
     struct pollfd fds[2] = {{.fd = clb_stream_fd(r->stream), .events = POLLIN},
                             {.fd = signals_fd(), .events = POLLIN}};
 
-    (void)poll(fds, 2, -1);
+    (void)poll(fds, 2, r->setup.has_image ? RECV_LOOK_MS : -1);
 }
 
 /* Nothing can be read now: use the time for the oldest frame, or sleep. */
@@ -218,6 +321,8 @@ static int step(struct recv_run *r)
         r->ended_by = "count";
         return 1;
     }
+    if (r->setup.has_image && check_refused(r, false))
+        return 1;
     if (!alone && (!r->ops->has_room(r->backend) || r->ops->oldest_done(r->backend)))
         return finish_oldest(r);
     rc = clb_stream_read(r->stream, &packet, 0);
@@ -257,6 +362,8 @@ static void judge(struct recv_run *r)
 {
     const char *stream = r->announced.name[0] ? r->announced.name : "stream";
 
+    if (r->stream && strcmp(r->ended_by, "signal") && check_refused(r, true))
+        r->ended_by = "error";
     if (r->verify_errors)
         report_fail(&r->report, CLB_ERR_IO, stream,
                     "%llu of %llu frames are not the pattern %s; the first is %s",
@@ -292,18 +399,26 @@ static void serve(struct recv_run *r)
         if (faults >= 0 && r->warm_faults >= 0)
             s.minor_faults_steady = faults - r->warm_faults;
     }
+    judge(r);
     if (r->stream)
         clb_stream_get_stats(r->stream, &s.stream, sizeof s.stream);
     r->ops->get_counters(r->backend, &s.memory);
     clb_stream_close(&r->stream);
     endpoint_close(&r->endpoint);
-    judge(r);
     recv_print_summary(r, &s);
 }
 
 int recv_run(struct recv_run *r)
 {
-    if (recv_out_open(&r->out, &r->report) || r->ops->open(&r->backend, &r->setup))
+    int rc = recv_out_open(&r->out, &r->report);
+
+    if (!rc) {
+        report_doing(&r->report, "starting %s ...",
+                     r->ops == &recv_host_ops ? "with host memory" : "the OpenCL device");
+        rc = r->ops->open(&r->backend, &r->setup);
+        report_clear(&r->report);
+    }
+    if (rc)
         return EXIT_FAILED;
     if (endpoint_open(&r->endpoint, &r->report) == ENDPOINT_UP)
         serve(r);

@@ -33,10 +33,12 @@ struct recv_run {
     struct recv_out out;
     struct verify verify;
     clb_stream_info announced;
+    char others[256]; /* streams that were announced and not wanted, for a message */
     clb_stream *stream;
 
-    uint64_t taken;  /* packets read and submitted */
-    uint64_t frames; /* of these, done with */
+    uint64_t read, read_bytes; /* packets, pixels and metadata */
+    uint64_t taken;            /* of these, submitted */
+    uint64_t frames;           /* of these, done with */
     uint64_t bytes, metadata_bytes, verified, verify_errors;
     char first_bad[200];
     struct latency latency;
@@ -47,6 +49,9 @@ struct recv_run {
     int64_t warm_faults;
     const char *ended_by; /* NULL = not ended */
 };
+
+/* A misfit is noticed this late at most while no frame arrives. */
+#define RECV_LOOK_MS 100
 
 /* From connecting to the summary. Returns the exit status. */
 int recv_run(struct recv_run *r);

@@ -21,7 +21,7 @@
 #define RELEASE_WAIT_NS (5 * SEC_NS)
 #define ACK_WAIT_NS (20 * SEC_NS) /* beyond progress_timeout_ns, which gives up first */
 #define MIN_WINDOW 5294080u       /* what a camera announces for its video streams */
-#define MAX_DEFAULT_WINDOW (64u << 20)
+#define MAX_DEFAULT_WINDOW ENDPOINT_WINDOW
 
 #define FORMATS "nv12|rgb24|bgr24|gray8"
 
@@ -52,8 +52,7 @@ static const struct arg_opt opts[] = {
     {"count", ARG_U64, OPT(count), "N", "frames to send, 0 = endless (0)", NULL, 0, 0},
     {"loop", ARG_FLAG, OPT(loop), NULL, "begin the input again at its end", NULL, 0, 0},
     {"window", ARG_U64, OPT(window), "BYTES",
-     "unreleased bytes (5294080 or 4 frames, at most 64 MiB; 1 frame at least)", NULL, 1,
-     UINT32_MAX},
+     "unreleased bytes (5294080, or 4 frames within 64 MiB, or 1 frame)", NULL, 1, UINT32_MAX},
     {"trailer", ARG_CHOICE, OPT(trailer), NULL, "metadata behind the pixels (none)", "none|depthai",
      0, 0},
     {"timeout", ARG_MS, OPT(timeout_ns), "MS",
@@ -71,7 +70,17 @@ static const struct arg_spec spec = {
              "tcp://host[:port]; --listen tcp://127.0.0.1:0 picks a free port and tells it.",
     .opts = opts,
     .num_opts = sizeof opts / sizeof opts[0],
-    .notes = "Not in this version: --input, --loop, --trailer depthai.",
+    .notes =
+        "Patterns:\n"
+        "  bars     colour bars with the number of the frame, as digits and as a code\n"
+        "  counter  the number of the frame in 8 bytes, then bytes that count up\n"
+        "  noise    random bytes made of --seed and the number of the frame\n"
+        "\n"
+        "`clbridge recv` takes windows of at most 64 MiB, or of one frame of its --format and\n"
+        "--size when that is larger: give it both when frames have more than 64 MiB. A signal\n"
+        "before `connected` ends with status 0 and without a summary.\n"
+        "\n"
+        "Not in this version: --input, --loop, --trailer depthai.",
 };
 
 struct sender {
@@ -85,6 +94,18 @@ struct sender {
     int64_t started_ns, ended_ns, cpu_ns;
     const char *ended_by;
 };
+
+static int check_sizes(const struct options *o, size_t frame)
+{
+    if (frame > ENDPOINT_MAX_FRAME)
+        return args_usage("send", stderr,
+                          "a frame of %zu bytes is more than a packet can have: %zu", frame,
+                          ENDPOINT_MAX_FRAME);
+    if (o->window && o->window < frame)
+        return args_usage("send", stderr, "--window %llu is less than a frame of %zu bytes",
+                          (unsigned long long)o->window, frame);
+    return 0;
+}
 
 /* Every contradiction is found here, before anything is opened. */
 static int check_options(struct sender *s)
@@ -114,7 +135,7 @@ static int check_options(struct sender *s)
     if (rc < 0)
         return args_usage("send", stderr, "--format %s --size %ux%u: %s", format, o->size.width,
                           o->size.height, clb_error_str(rc));
-    return 0;
+    return check_sizes(o, pattern_frame_bytes(&s->image));
 }
 
 /* What the options promise for a later version. */
@@ -218,12 +239,47 @@ static int write_frames(struct sender *s)
     return signals_stop() ? CLB_OK : clb_stream_flush(s->stream, CLB_FLUSH_ACKED, ACK_WAIT_NS);
 }
 
+/* The peer did not take the stream as it was announced. */
+static void fail_refused(struct sender *s)
+{
+    size_t window = window_bytes(s), frame = s->pattern.size;
+    char advice[128];
+
+    if (window > ENDPOINT_WINDOW && frame <= ENDPOINT_WINDOW)
+        snprintf(advice, sizeof advice, "give --window %zu or less", ENDPOINT_WINDOW);
+    else if (window > ENDPOINT_WINDOW)
+        snprintf(
+            advice, sizeof advice,
+            "tell recv the --format, --size and --pitch of the frames, and give no --window here");
+    else
+        snprintf(advice, sizeof advice, "give a --window of %zu to %zu, or see the peer's limits",
+                 frame, window);
+    report_fail(&s->report, CLB_ERR_TOOBIG, s->opt.stream,
+                "the peer refuses the stream: the window here is %zu bytes, a frame %zu, and a "
+                "receiver takes %zu (64 MiB) unless it expects larger frames: %s",
+                window, frame, ENDPOINT_WINDOW, advice);
+}
+
+/* The peer ended before all frames of --count were there. Nothing released: it took no frame. */
+static void fail_short(struct sender *s, int rc, const clb_stream_stats *stats)
+{
+    if (stats->released)
+        report_fail(
+            &s->report, rc, s->opt.stream,
+            "the peer ended after %llu of %llu frames were acknowledged; it may want fewer or "
+            "others, see what it says",
+            (unsigned long long)stats->acked, (unsigned long long)s->opt.count);
+    else
+        report_fail(&s->report, rc, s->opt.stream,
+                    "the peer ended and has not read any of the %llu frames; does it want this "
+                    "stream and this size? See what it says",
+                    (unsigned long long)s->opt.count);
+}
+
 /* Sets ended_by and reports a failure, if it was one. */
 static void judge(struct sender *s, int rc)
 {
     clb_stream_stats stats;
-    const char *name = s->opt.stream;
-
     clb_stream_get_stats(s->stream, &stats, sizeof stats);
     if (s->opt.count && stats.acked >= s->opt.count) {
         s->ended_by = "count";
@@ -232,18 +288,14 @@ static void judge(struct sender *s, int rc)
     } else if (rc == CLB_ERR_CLOSED) {
         s->ended_by = "peer";
         if (s->opt.count)
-            report_fail(
-                &s->report, rc, name,
-                "the peer ended after %llu of %llu frames were acknowledged; it may want fewer",
-                (unsigned long long)stats.acked, (unsigned long long)s->opt.count);
+            fail_short(s, rc, &stats);
     } else if (rc == CLB_ERR_TOOBIG) {
         s->ended_by = "error";
-        report_fail(&s->report, rc, name,
-                    "a frame of %zu bytes does not fit the window of %zu; give a larger --window",
-                    s->pattern.size, window_bytes(s));
+        fail_refused(s);
     } else if (rc == CLB_ERR_TIMEOUT) {
         s->ended_by = "error";
-        report_fail(&s->report, rc, name, "the peer stopped acknowledging frames; is it alive?");
+        report_fail(&s->report, rc, s->opt.stream,
+                    "the peer stopped acknowledging frames; is it alive?");
     } else {
         s->ended_by = "error";
         endpoint_fail(&s->endpoint, &s->report, rc < 0 ? rc : CLB_ERR_IO);
@@ -278,9 +330,7 @@ static void judge_opening(struct sender *s, int rc)
                     "the peer did not answer the announcement of the stream within %lld ms",
                     (long long)(s->opt.timeout_ns / 1000000));
     else if (rc == CLB_ERR_TOOBIG)
-        report_fail(&s->report, rc, s->opt.stream,
-                    "the peer refuses the stream; give a --window smaller than %zu",
-                    window_bytes(s));
+        fail_refused(s);
     else if (rc != CLB_ERR_CLOSED)
         endpoint_fail(&s->endpoint, &s->report, rc);
     else if (s->opt.count)
