@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "link_priv.h"
-#include "log.h"
 #include "uri.h"
 
 #define CONNECT_NS (5 * CLBI_SEC)
@@ -32,8 +31,7 @@ int clbi_link_config(clb_link_params *cfg, const clb_link_params *params)
     if (clbi_params_copy(cfg, sizeof *cfg, params, sizeof *cfg) < 0) {
         return CLB_ERR_INVAL;
     }
-    const struct clb_allocator *a = &cfg->allocator;
-    if ((a->alloc == NULL) != (a->free == NULL) || (a->ref == NULL) != (a->unref == NULL)) {
+    if (!clbi_allocator_valid(&cfg->allocator)) {
         return CLB_ERR_INVAL;
     }
     cfg->connect_timeout_ns = clbi_field_ns(cfg->connect_timeout_ns, CONNECT_NS);
@@ -149,13 +147,22 @@ void clbi_link_start(clb_link *link)
     clbi_loop_kick(link->loop, &link->member);
 }
 
-void clbi_link_discard(clb_link *link)
+/* ---- calls that are inside -------------------------------------------------------------------- */
+
+void clbi_link_enter(clb_link *link)
 {
-    clb_loop *loop = link->loop;
-    link->loop = NULL;
-    link->adopt_fd = -1; /* stays the caller's */
+    clbi_link_ref(link);
+    pthread_mutex_lock(&link->lock);
+    link->callers++;
+}
+
+void clbi_link_leave(clb_link *link)
+{
+    if (--link->callers == 0) {
+        pthread_cond_broadcast(&link->cond);
+    }
+    pthread_mutex_unlock(&link->lock);
     clbi_link_unref(link);
-    clbi_loop_unref(loop);
 }
 
 /* ---- waiting ---------------------------------------------------------------------------------- */
@@ -276,10 +283,10 @@ int clb_link_open(clb_link **out, const clb_link_params *params)
     *out = NULL;
     clb_link_params cfg;
     int err = clbi_link_config(&cfg, params);
-    struct clb_status *st = err == CLB_OK ? cfg.status : NULL;
     if (err < 0) {
         return err;
     }
+    struct clb_status *st = cfg.status;
     struct clbi_uri uri;
     err = clbi_uri_parse(&uri, cfg.uri, st, &cfg.log);
     if (err < 0) {
@@ -361,9 +368,7 @@ int clb_link_shutdown(clb_link *link, int64_t timeout_ns)
     if (!link) {
         return CLB_ERR_INVAL;
     }
-    clbi_link_ref(link);
-    pthread_mutex_lock(&link->lock);
-    link->callers++;
+    clbi_link_enter(link);
     want_shutdown(link, timeout_ns);
     /* The loop closes hard at the deadline; this wait is a little longer, to see it done. */
     int64_t deadline = clbi_deadline(timeout_ns);
@@ -385,16 +390,11 @@ int clb_link_shutdown(clb_link *link, int64_t timeout_ns)
     if (link->state == CLB_LINK_DOWN) {
         err = CLB_OK;
     }
-    if (--link->callers == 0) {
-        pthread_cond_broadcast(&link->cond);
-    }
-    pthread_mutex_unlock(&link->lock);
-    clbi_link_unref(link);
+    clbi_link_leave(link);
     return err;
 }
 
-/* lock held; what waits for streams that will never be opened now */
-static void take_unopened(clb_link *link, struct clbi_queue *list)
+void clbi_link_take_unopened(clb_link *link, struct clbi_queue *list)
 {
     for (int i = 0; i < CLBI_MAX_STREAMS; i++) {
         clbi_queue_splice(list, &link->slot[i].unopened);
@@ -425,7 +425,7 @@ void clb_link_close(clb_link **handle)
             return;
         }
     }
-    take_unopened(link, &list);
+    clbi_link_take_unopened(link, &list);
     clb_loop *loop = link->loop;
     link->loop = NULL;
     pthread_mutex_unlock(&link->lock);
@@ -498,9 +498,7 @@ int clb_link_next_stream(clb_link *link, clb_stream_info *out, size_t size, int6
     }
     const int64_t deadline = clbi_deadline(timeout_ns);
     int err = CLB_OK;
-    clbi_link_ref(link);
-    pthread_mutex_lock(&link->lock);
-    link->callers++;
+    clbi_link_enter(link);
     for (bool waited = false;; waited = true) {
         struct clbi_slot *next = NULL;
         for (int i = 0; i < CLBI_MAX_STREAMS; i++) {
@@ -533,15 +531,16 @@ int clb_link_next_stream(clb_link *link, clb_stream_info *out, size_t size, int6
         }
         err = clbi_link_wait(link, &link->cond, deadline);
     }
-    if (--link->callers == 0) {
-        pthread_cond_broadcast(&link->cond);
-    }
-    pthread_mutex_unlock(&link->lock);
-    clbi_link_unref(link);
+    clbi_link_leave(link);
     return err;
 }
 
-/* ---- the default pool ------------------------------------------------------------------------- */
+/* ---- allocators ------------------------------------------------------------------------------- */
+
+bool clbi_allocator_valid(const struct clb_allocator *a)
+{
+    return (a->alloc == NULL) == (a->free == NULL) && (a->ref == NULL) == (a->unref == NULL);
+}
 
 /* lock held. The pool is made when the first stream without an allocator of its own is opened. */
 int clbi_link_default_allocator(clb_link *link, struct clb_allocator *out, bool *own_pool)

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include "link_priv.h"
-#include "log.h"
 
 /* ---- state ------------------------------------------------------------------------------------ */
 
@@ -36,17 +35,11 @@ void clbi_link_tell_ready(clb_link *link)
         bool call = s && s->ready_due && s->ready_cb && !s->closing;
         if (call) {
             s->ready_due = false;
-            clbi_stream_ref(s);
-            s->callers++;
+            clbi_stream_begin_ready(s);
         }
         pthread_mutex_unlock(&link->lock);
         if (call) {
-            s->ready_cb(s->priv, s);
-            pthread_mutex_lock(&link->lock);
-            s->callers--;
-            pthread_cond_broadcast(&s->cond);
-            pthread_mutex_unlock(&link->lock);
-            clbi_stream_unref(s);
+            clbi_stream_end_ready(s);
         }
     }
 }
@@ -83,9 +76,7 @@ static void finish(clb_link *link)
     pthread_cond_broadcast(&link->cond);
     bool drop_handle = link->handle_closed;
     if (drop_handle) {
-        for (int i = 0; i < CLBI_MAX_STREAMS; i++) {
-            clbi_queue_splice(&list, &link->slot[i].unopened);
-        }
+        clbi_link_take_unopened(link, &list);
         loop = link->loop;
         link->loop = NULL;
     }
@@ -182,7 +173,8 @@ static void on_recv(void *owner, size_t bytes, const struct clb_status *failure)
 {
     clb_link *link = owner;
     clbi_link_ref(link);
-    clbi_rx_done(link, bytes, failure);
+    (void)bytes; /* what is complete is counted, header by header and payload by payload */
+    clbi_rx_done(link, failure);
     if (!link->tr_closing) {
         clbi_rx_run(link);
         clbi_tx_run(link);
@@ -209,7 +201,7 @@ static void on_closed(void *owner)
     finish(owner);
 }
 
-const struct clbi_transport_env clbi_link_env = {
+static const struct clbi_transport_env link_env = {
     .on_open = on_open,
     .on_recv = on_recv,
     .on_send = on_send,
@@ -219,7 +211,7 @@ const struct clbi_transport_env clbi_link_env = {
 
 static void start_transport(clb_link *link)
 {
-    struct clbi_transport_env env = clbi_link_env;
+    struct clbi_transport_env env = link_env;
     env.owner = link;
     env.loop = link->loop;
     env.log = link->cfg.log;

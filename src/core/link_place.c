@@ -5,7 +5,6 @@
  * clbi_stream_ask.
  */
 #include "link_priv.h"
-#include "log.h"
 
 /* lock held. A packet for the WRITE whose header is in; NULL = out of memory */
 static clb_packet *make_packet(clb_link *link)
@@ -129,12 +128,11 @@ static bool spill(clb_link *link, clb_stream *s)
 }
 
 /* lock held, released. Read and thrown away, with credit. */
-static bool refuse(clb_link *link, clb_stream *s, uint64_t *counter)
+static bool refuse(clb_link *link, uint64_t *counter)
 {
     (*counter)++;
     link->slot[link->rx.ev.stream].seq++;
     pthread_mutex_unlock(&link->lock);
-    (void)s;
     return clbi_rx_start_drain(link, true);
 }
 
@@ -171,7 +169,7 @@ static bool receive_for(clb_link *link, clb_stream *s)
     }
     if (clbi_full_refuses(s->on_full, s->queue.len, s->queue_len)) {
         s->stats.full_events++;
-        return refuse(link, s, &s->stats.dropped_newest);
+        return refuse(link, &s->stats.dropped_newest);
     }
     /* While a spilled packet waits, one behind it must not take the buffer that it needs: with the
      * last slot gone to a later packet the first could never be delivered. */
@@ -208,14 +206,12 @@ static bool receive_for(clb_link *link, clb_stream *s)
     } else if (err == CLB_ERR_NOBUFS && block) {
         r = spill(link, gone ? NULL : s);
     } else {
-        r = refuse(link, s,
-                   err == CLB_ERR_NOBUFS ? &s->stats.dropped_newest : &s->stats.alloc_failed);
+        r = refuse(link, err == CLB_ERR_NOBUFS ? &s->stats.dropped_newest : &s->stats.alloc_failed);
     }
     clbi_stream_unref(s);
     return r;
 }
 
-/* Decides where the payload goes and starts it. true: it is in already. */
 bool clbi_rx_place(clb_link *link)
 {
     const struct clbi_proto_event *ev = &link->rx.ev;

@@ -5,8 +5,9 @@
  *
  * Locking: link->lock guards the protocol machine, the slots, streams, queues, write operations and
  * the statistics. Members marked [io] belong to the thread that dispatches the loop. User callbacks
- * (allocator, state_cb, ready_cb, log) are called without the lock. The loop's lock may be taken
- * inside link->lock (kick), never the other way round.
+ * (allocator, state_cb, ready_cb, log) are called without the lock, but for the ref of an allocator
+ * that a new stream stores. The locks of the loop and of the host pool may be taken inside
+ * link->lock, never the other way round.
  *
  * References: a link is held by its handle, its streams, its loop membership and its spill blocks; a
  * stream by its handle and its packets. Memory goes with the last one.
@@ -20,6 +21,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#include "log.h"
 #include "loop.h"
 #include "os.h"
 #include "proto.h"
@@ -179,7 +181,7 @@ struct clb_link {
     bool tr_closing;
     bool close_after_flush; /* the peer's RESET was taken: close when the answer is out */
     bool shutdown_begun;    /* shutdown_wanted was acted upon */
-    int64_t connect_deadline, up_ns, first_open_until;
+    int64_t connect_deadline, first_open_until;
     int64_t close_deadline;
     int64_t last_rx_ns;
     uint64_t seen_rx, seen_tx; /* transport's progress at the last look */
@@ -221,8 +223,10 @@ void clbi_link_unref(clb_link *link);
 int clbi_link_config(clb_link_params *cfg, const clb_link_params *params);
 /* Joins the loop: from here on the link lives by itself. */
 void clbi_link_start(clb_link *link);
-/* Drops what clbi_link_new gave when the link never started. */
-void clbi_link_discard(clb_link *link);
+/* Around what a public call does: takes a reference and the lock, and counts as inside until it
+ * leaves, so that clb_link_close() waits for it. */
+void clbi_link_enter(clb_link *link);
+void clbi_link_leave(clb_link *link);
 /* lock held: may the caller go on waiting? Waits until something may have changed. CLB_OK, TIMEOUT
  * (deadline), STATE (caller-driven by another thread, or called from the loop's own thread). */
 int clbi_link_wait(clb_link *link, pthread_cond_t *cond, int64_t deadline);
@@ -237,6 +241,10 @@ void clbi_link_wake_all(clb_link *link);
  * machine may give it to another name, all of them */
 void clbi_slot_collect(clb_link *link, int index);
 void clbi_slots_collect(clb_link *link);
+/* lock held; what waits for streams that will never be opened now goes to the end of *list */
+void clbi_link_take_unopened(clb_link *link, struct clbi_queue *list);
+/* Callbacks that belong together are all there, or none of them is. */
+bool clbi_allocator_valid(const struct clb_allocator *allocator);
 int clbi_link_default_allocator(clb_link *link, struct clb_allocator *out, bool *own_pool);
 void *clbi_link_calloc(clb_link *link, size_t size);
 
@@ -245,17 +253,14 @@ void clbi_link_service(void *priv, int64_t now);
 /* Ends the link with a cause; the first one stays. */
 void clbi_link_begin_close(clb_link *link);
 void clbi_link_drop(clb_link *link, enum clb_error err, enum clb_domain domain, int native,
-                    const char *fmt, ...) __attribute__((format(printf, 5, 6)));
+                    const char *fmt, ...) CLBI_PRINTF(5, 6);
 void clbi_link_set_state(clb_link *link, enum clb_link_state state);
 /* Calls ready_cb of the streams that have ready_due set. */
 void clbi_link_tell_ready(clb_link *link);
-extern const struct clbi_transport_env clbi_link_env;
 
 /* ---- link_rx.c: [io] receiving */
 void clbi_rx_run(clb_link *link);
-void clbi_rx_done(clb_link *link, size_t bytes, const struct clb_status *failure);
-void clbi_rx_abort(clb_link *link);
-
+void clbi_rx_done(clb_link *link, const struct clb_status *failure);
 /* true: done within the call */
 bool clbi_rx_start_payload(clb_link *link);
 bool clbi_rx_start_drain(clb_link *link, bool credit);
@@ -270,6 +275,8 @@ int clbi_stream_ask(clb_stream *s, size_t size, uint32_t id, int64_t wait_ns, st
 /* ---- link_tx.c: [io] sending */
 void clbi_tx_run(clb_link *link);
 void clbi_tx_done(clb_link *link, size_t bytes, const struct clb_status *failure);
+/* lock held; takes a write off its stream's list */
+void clbi_write_unlink(struct clbi_write *op);
 /* lock held: the write of this token got its answer, or fails. */
 void clbi_write_answered(clb_link *link, int index, uint64_t token, int result);
 void clbi_write_fail_all(clb_link *link, int result);
@@ -277,9 +284,15 @@ void clbi_write_fail_all(clb_link *link, int result);
 /* ---- stream.c */
 void clbi_stream_ref(clb_stream *stream);
 void clbi_stream_unref(clb_stream *stream);
+/* Like clbi_link_enter and clbi_link_leave, for clb_stream_close(). */
+void clbi_stream_enter(clb_stream *stream);
+void clbi_stream_leave(clb_stream *stream);
+/* The two halves of a call of ready_cb, for which the lock is dropped. begin: lock held; a call of
+ * the stream is inside from here on. end: lock NOT held. */
+void clbi_stream_begin_ready(clb_stream *stream);
+void clbi_stream_end_ready(clb_stream *stream);
 /* lock held: the descriptor follows the queue. */
 void clbi_stream_update_fd(clb_stream *stream);
-bool clbi_stream_ready(const clb_stream *stream);
 
 /* ---- packet.c */
 /* lock held; from the cache, or the heap: NULL = out of memory */

@@ -10,12 +10,11 @@
 #include <string.h>
 
 #include "link_priv.h"
-#include "log.h"
 
 /* ---- delivery --------------------------------------------------------------------------------- */
 
 /* lock held. The policy's side of a packet that has arrived, complete. */
-static void enqueue(clb_link *link, clb_stream *s, clb_packet *p, struct clbi_queue *dropped)
+static void enqueue(clb_stream *s, clb_packet *p, struct clbi_queue *dropped)
 {
     if (clbi_full_credits_early(s->on_full)) {
         clbi_packet_credit(p);
@@ -35,17 +34,6 @@ static void enqueue(clb_link *link, clb_stream *s, clb_packet *p, struct clbi_qu
     clbi_queue_push(&s->queue, p);
     clbi_stream_update_fd(s);
     pthread_cond_broadcast(&s->cond);
-    (void)link;
-}
-
-static void call_ready(clb_link *link, clb_stream *s)
-{
-    s->ready_cb(s->priv, s);
-    pthread_mutex_lock(&link->lock);
-    s->callers--;
-    pthread_cond_broadcast(&s->cond);
-    pthread_mutex_unlock(&link->lock);
-    clbi_stream_unref(s);
 }
 
 /* lock held */
@@ -100,10 +88,9 @@ static void payload_done(clb_link *link)
             }
         }
         count_arrival(s, p->wire_size);
-        enqueue(link, s, p, &dropped);
+        enqueue(s, p, &dropped);
         if (s->ready_cb && !s->closing) {
-            s->callers++;
-            clbi_stream_ref(s);
+            clbi_stream_begin_ready(s);
             ready = s;
         }
     }
@@ -112,7 +99,7 @@ static void payload_done(clb_link *link)
     clbi_tx_run(link); /* the answer goes out before anything else happens (wire section 6.5) */
     clbi_packets_drop(link, &dropped);
     if (ready) {
-        call_ready(link, ready);
+        clbi_stream_end_ready(ready);
     }
 }
 
@@ -147,12 +134,11 @@ static bool start(clb_link *link, enum clbi_rx state, void *base, size_t bytes, 
     link->rx.progress_ns = clbi_now_ns();
     int r = link->ops->recv_start(link->tr, &link->rx.seg, 1, ahead, &st);
     if (r < 0) {
-        clbi_rx_done(link, 0, &st);
+        clbi_rx_done(link, &st);
     }
     return r == CLBI_DONE;
 }
 
-/* true: done within the call */
 bool clbi_rx_start_payload(clb_link *link)
 {
     clb_packet *p = link->rx.packet;
@@ -243,8 +229,7 @@ static void stream_event(clb_link *link, const struct clbi_proto_event *ev)
 
 static void came_up(clb_link *link)
 {
-    link->up_ns = clbi_now_ns();
-    link->first_open_until = clbi_add_ns(link->up_ns, link->cfg.first_open_ns);
+    link->first_open_until = clbi_add_ns(clbi_now_ns(), link->cfg.first_open_ns);
     pthread_mutex_lock(&link->lock);
     bool ending = link->shutdown_wanted;
     pthread_mutex_unlock(&link->lock);
@@ -325,7 +310,8 @@ static void complete(clb_link *link)
     }
 }
 
-void clbi_rx_abort(clb_link *link)
+/* Nothing more is received; what is incomplete goes. */
+static void abort_receive(clb_link *link)
 {
     clb_packet *p = link->rx.packet;
     link->rx.packet = NULL;
@@ -338,15 +324,14 @@ void clbi_rx_abort(clb_link *link)
     }
 }
 
-void clbi_rx_done(clb_link *link, size_t bytes, const struct clb_status *failure)
+void clbi_rx_done(clb_link *link, const struct clb_status *failure)
 {
-    (void)bytes;
     if (!failure) {
         complete(link);
         return;
     }
     bool in_header = link->rx.state == CLBI_RX_HEADER;
-    clbi_rx_abort(link);
+    abort_receive(link);
     if (link->tr_closing || failure->err == CLB_ERR_CANCELED) {
         return;
     }

@@ -9,8 +9,7 @@
 
 #define DEAD_NS CLBI_SEC
 
-/* lock held */
-static void finish_write(struct clbi_write *op, int result)
+void clbi_write_unlink(struct clbi_write *op)
 {
     clb_stream *s = op->stream;
     for (struct clbi_write **p = &s->writes; *p; p = &(*p)->next) {
@@ -19,9 +18,16 @@ static void finish_write(struct clbi_write *op, int result)
             if (s->writes_tail == &op->next) {
                 s->writes_tail = p;
             }
-            break;
+            return;
         }
     }
+}
+
+/* lock held */
+static void finish_write(struct clbi_write *op, int result)
+{
+    clb_stream *s = op->stream;
+    clbi_write_unlink(op);
     op->result = result;
     op->state = CLBI_WRITE_DONE; /* the caller's stack may go as soon as the lock is dropped */
     pthread_cond_broadcast(&s->cond);

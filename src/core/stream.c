@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Stream handles: opening, closing, looking. Reading and writing are in files of their own. */
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "link_priv.h"
-#include "log.h"
 
 #define OPEN_NS (5 * CLBI_SEC)
 #define ALIGN 64u
@@ -34,7 +32,37 @@ void clbi_stream_unref(clb_stream *s)
     clbi_link_unref(link);
 }
 
-bool clbi_stream_ready(const clb_stream *s)
+void clbi_stream_enter(clb_stream *s)
+{
+    clbi_stream_ref(s);
+    pthread_mutex_lock(&s->link->lock);
+    s->callers++;
+}
+
+void clbi_stream_leave(clb_stream *s)
+{
+    if (--s->callers == 0) {
+        pthread_cond_broadcast(&s->cond);
+    }
+    pthread_mutex_unlock(&s->link->lock);
+    clbi_stream_unref(s);
+}
+
+void clbi_stream_begin_ready(clb_stream *s)
+{
+    clbi_stream_ref(s);
+    s->callers++;
+}
+
+void clbi_stream_end_ready(clb_stream *s)
+{
+    s->ready_cb(s->priv, s);
+    pthread_mutex_lock(&s->link->lock);
+    clbi_stream_leave(s);
+}
+
+/* lock held */
+static bool has_news(const clb_stream *s)
 {
     return s->queue.len > 0 || s->peer_closed || s->closing ||
            clbi_link_end(s->link) != CLBI_END_NONE;
@@ -45,7 +73,7 @@ void clbi_stream_update_fd(clb_stream *s)
     if (s->fd < 0) {
         return;
     }
-    bool want = clbi_stream_ready(s) && !s->quiet_until;
+    bool want = has_news(s) && !s->quiet_until;
     if (want != s->fd_set) {
         s->fd_set = want;
         if (want) {
@@ -60,13 +88,9 @@ void clbi_stream_update_fd(clb_stream *s)
 
 static int check_params(const clb_stream_params *p)
 {
-    const struct clb_allocator *a = &p->allocator;
-    if ((a->alloc == NULL) != (a->free == NULL) || (a->ref == NULL) != (a->unref == NULL)) {
-        return CLB_ERR_INVAL;
-    }
-    if (p->align & (p->align - 1) || p->queue_len > CLBI_MAX_PACKETS ||
-        (unsigned)p->on_full > CLB_FULL_DROP_NEWEST || (unsigned)p->trailer > CLB_TRAILER_AUTO ||
-        p->write_window > UINT32_MAX - 63u) {
+    if (!clbi_allocator_valid(&p->allocator) || p->align & (p->align - 1) ||
+        p->queue_len > CLBI_MAX_PACKETS || (unsigned)p->on_full > CLB_FULL_DROP_NEWEST ||
+        (unsigned)p->trailer > CLB_TRAILER_AUTO || p->write_window > UINT32_MAX - 63u) {
         return CLB_ERR_INVAL;
     }
     if (p->name && (p->name[0] == '\0' || strnlen(p->name, CLBI_WIRE_NAME) >= CLBI_WIRE_NAME)) {
@@ -259,9 +283,7 @@ int clb_stream_open(clb_stream **out, clb_link *link, const clb_stream_params *p
     const int64_t deadline = clbi_add_ns(clbi_now_ns(), clbi_field_ns(p.open_timeout_ns, OPEN_NS));
     struct clbi_queue dropped = {0};
     clb_stream *s = NULL;
-    clbi_link_ref(link);
-    pthread_mutex_lock(&link->lock);
-    link->callers++;
+    clbi_link_enter(link);
     int index;
     err = find_entry(link, p.name, deadline, &index);
     if (err == CLB_OK) {
@@ -287,17 +309,13 @@ int clb_stream_open(clb_stream **out, clb_link *link, const clb_stream_params *p
             detach(link, s, &dropped);
         }
     }
-    if (--link->callers == 0) {
-        pthread_cond_broadcast(&link->cond);
-    }
-    pthread_mutex_unlock(&link->lock);
-    clbi_packets_drop(link, &dropped);
+    clbi_link_leave(link);
+    clbi_packets_drop(link, &dropped); /* there are none without a stream, which holds the link */
     if (s && err < 0) {
         clbi_stream_unref(s);
     } else if (s) {
         *out = s;
     }
-    clbi_link_unref(link);
     return err;
 }
 

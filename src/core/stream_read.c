@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "link_priv.h"
-#include "log.h"
 
 /* An allocator may wait this long before we look for an end again. */
 #define SLICE_NS (20 * CLBI_MS)
@@ -110,9 +109,7 @@ int clb_stream_read(clb_stream *s, clb_packet **out, int64_t timeout_ns)
     clb_link *link = s->link;
     const int64_t deadline = clbi_deadline(timeout_ns);
     int err = CLB_OK;
-    clbi_stream_ref(s);
-    pthread_mutex_lock(&link->lock);
-    s->callers++;
+    clbi_stream_enter(s);
     for (;;) {
         if (s->closing) {
             err = CLB_ERR_CLOSED;
@@ -153,10 +150,6 @@ int clb_stream_read(clb_stream *s, clb_packet **out, int64_t timeout_ns)
         }
         err = clbi_link_wait(link, &s->cond, deadline);
     }
-    if (--s->callers == 0) {
-        pthread_cond_broadcast(&s->cond);
-    }
-    pthread_mutex_unlock(&link->lock);
-    clbi_stream_unref(s);
+    clbi_stream_leave(s);
     return err;
 }

@@ -30,22 +30,6 @@ static int startable(const clb_link *link, const clb_stream *s, size_t bytes)
     return bytes > ps->out_want ? CLB_ERR_TOOBIG : CLB_ERR_AGAIN;
 }
 
-/* lock held; a write that waits for its start leaves the queue, or one that waits for its answer:
- * nobody uses the caller's memory in either state */
-static void withdraw(struct clbi_write *op)
-{
-    clb_stream *s = op->stream;
-    for (struct clbi_write **p = &s->writes; *p; p = &(*p)->next) {
-        if (*p == op) {
-            *p = op->next;
-            if (s->writes_tail == &op->next) {
-                s->writes_tail = p;
-            }
-            return;
-        }
-    }
-}
-
 /* lock held */
 static bool any_queued(const clb_stream *s)
 {
@@ -91,12 +75,13 @@ static int run_write(clb_link *link, clb_stream *s, struct clbi_write *op, int64
         bool queued = op->state == CLBI_WRITE_QUEUED;
         int err = hopeless(link, op);
         if (err < 0) {
-            withdraw(op);
+            /* It waits for its start or its answer: nobody uses the caller's memory. */
+            clbi_write_unlink(op);
             return err;
         }
         err = clbi_link_wait(link, &s->cond, queued ? deadline : CLBI_NEVER);
         if (err < 0 && op->state == CLBI_WRITE_QUEUED) {
-            withdraw(op);
+            clbi_write_unlink(op);
             return err;
         }
         if (err == CLB_ERR_STATE && op->state != CLBI_WRITE_DONE) {
@@ -138,9 +123,7 @@ int clb_stream_write(clb_stream *s, const struct clb_iovec *iov, size_t n, int64
         }
     }
     struct clbi_write op = {.stream = s, .iov = vec, .iov_len = used, .bytes = bytes};
-    clbi_stream_ref(s);
-    pthread_mutex_lock(&link->lock);
-    s->callers++;
+    clbi_stream_enter(s);
     int err = s->async_err;
     s->async_err = CLB_OK;
     if (err == CLB_OK) {
@@ -149,11 +132,7 @@ int clb_stream_write(clb_stream *s, const struct clb_iovec *iov, size_t n, int64
             err = run_write(link, s, &op, timeout_ns);
         }
     }
-    if (--s->callers == 0) {
-        pthread_cond_broadcast(&s->cond);
-    }
-    pthread_mutex_unlock(&link->lock);
-    clbi_stream_unref(s);
+    clbi_stream_leave(s);
     if (vec != on_stack) {
         free(vec);
     }
@@ -177,9 +156,7 @@ int clb_stream_flush(clb_stream *s, enum clb_flush what, int64_t timeout_ns)
     clb_link *link = s->link;
     const int64_t deadline = clbi_deadline(timeout_ns);
     int err = CLB_OK;
-    clbi_stream_ref(s);
-    pthread_mutex_lock(&link->lock);
-    s->callers++;
+    clbi_stream_enter(s);
     for (;;) {
         if (s->closing) {
             err = CLB_ERR_CLOSED;
@@ -205,10 +182,6 @@ int clb_stream_flush(clb_stream *s, enum clb_flush what, int64_t timeout_ns)
         }
         err = clbi_link_wait(link, &s->cond, deadline);
     }
-    if (--s->callers == 0) {
-        pthread_cond_broadcast(&s->cond);
-    }
-    pthread_mutex_unlock(&link->lock);
-    clbi_stream_unref(s);
+    clbi_stream_leave(s);
     return err;
 }
