@@ -29,7 +29,7 @@ static void socket_event(void *priv, uint32_t events);
 static void resolved_event(void *priv, uint32_t events);
 static void deferred(void *priv);
 
-static void set_nodelay(int fd)
+static void set_low_latency(int fd)
 {
     const int on = 1;
 
@@ -43,7 +43,6 @@ static struct clbi_transport *tcp_new(const struct clbi_transport_env *env)
 
     if (!t)
         return NULL;
-    t->ops = &clbi_tcp_ops;
     t->env = *env;
     t->fd = -1;
     t->budget = CLBI_TCP_BUDGET;
@@ -164,7 +163,7 @@ static int try_addresses(struct clbi_transport *t)
             rc = fail_connect(t, errno);
             continue;
         }
-        set_nodelay(t->fd);
+        set_low_latency(t->fd);
         if (connect(t->fd, ai->ai_addr, ai->ai_addrlen) == 0) {
             if (!is_mirror(t->fd)) {
                 up(t);
@@ -287,6 +286,25 @@ static void tcp_dispatch(struct clbi_transport *t, int64_t now)
     report_open_later(t, next_address(t, ETIMEDOUT));
 }
 
+/* 0 or errno. */
+static int start_resolve(struct clbi_transport *t, const struct clbi_hostport *target)
+{
+    int err;
+
+    t->state = ST_RESOLVING;
+    t->resolve = clbi_tcp_resolve_start(target, 0);
+    if (!t->resolve)
+        return errno;
+    t->resolve_watch.fd = clbi_tcp_resolve_fd(t->resolve);
+    t->resolve_watch.events = EPOLLIN;
+    err = t->env.loop_ops->watch(t->env.loop, &t->resolve_watch);
+    if (err) {
+        clbi_tcp_resolve_drop(t->resolve);
+        t->resolve = NULL;
+    }
+    return err;
+}
+
 static int tcp_open(struct clbi_transport **out, const struct clbi_transport_env *env,
                     const char *address, struct clb_status *st)
 {
@@ -306,7 +324,6 @@ static int tcp_open(struct clbi_transport **out, const struct clbi_transport_env
     t = tcp_new(env);
     if (!t)
         return clbi_fail(st, &env->log, CLB_ERR_NOMEM, CLB_DOMAIN_NONE, 0, "connect to %s", shown);
-    t->target = target;
     gai = clbi_tcp_numeric(&target, 0, &t->addrs);
     if (gai == 0) {
         t->addr = t->addrs;
@@ -328,19 +345,8 @@ static int tcp_open(struct clbi_transport **out, const struct clbi_transport_env
         return rc;
     } else {
         snprintf(t->peer, sizeof t->peer, "%.100s:%u", target.host, target.port);
-        t->state = ST_RESOLVING;
-        t->resolve = clbi_tcp_resolve_start(&target, 0);
-        err = errno;
-        if (t->resolve) {
-            t->resolve_watch.fd = clbi_tcp_resolve_fd(t->resolve);
-            t->resolve_watch.events = EPOLLIN;
-            err = env->loop_ops->watch(env->loop, &t->resolve_watch);
-            if (err) {
-                clbi_tcp_resolve_drop(t->resolve);
-                t->resolve = NULL;
-            }
-        }
-        if (!t->resolve) {
+        err = start_resolve(t, &target);
+        if (err) {
             rc = clbi_tcp_fail(st, &env->log, err == ENOMEM ? CLB_ERR_NOMEM : CLB_ERR_IO, err, NULL,
                                "look up \"%s\"", shown);
             tcp_free(t);
@@ -391,7 +397,7 @@ static int tcp_adopt(struct clbi_transport **out, const struct clbi_transport_en
                          fd);
     }
     if (domain != AF_UNIX)
-        set_nodelay(fd);
+        set_low_latency(fd);
     /* A socketpair has no address, and its family is told by the socket alone. */
     peer.ss_family = (sa_family_t)domain;
     clbi_tcp_addr_text(t->peer, sizeof t->peer, (struct sockaddr *)&peer, len);

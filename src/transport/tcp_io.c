@@ -23,9 +23,8 @@
 #ifndef IOV_MAX
 #define IOV_MAX 1024
 #endif
-#define CALLS_PER_WAKEUP CLBI_TCP_BUDGET
 #define BYTES_PER_CALL ((size_t)4 << 20)
-#define CALL_COST(bytes) (1 + (unsigned)((bytes) / (BYTES_PER_CALL / CALLS_PER_WAKEUP)))
+#define CALL_COST(bytes) (1 + (unsigned)((bytes) / (BYTES_PER_CALL / CLBI_TCP_BUDGET)))
 
 int clbi_tcp_want(struct clbi_transport *t, uint32_t events)
 {
@@ -61,6 +60,8 @@ static void spend(struct clbi_transport *t, size_t bytes)
     t->budget = t->budget > cost ? t->budget - cost : 0;
 }
 
+/* Described and not logged: whether this is the end of a link or only that of its last words is for
+ * the owner to judge. */
 static int fail_io(struct clbi_transport *t, struct clb_status *st, int native, const char *what)
 {
     switch (native) {
@@ -75,10 +76,9 @@ static int fail_io(struct clbi_transport *t, struct clb_status *st, int native, 
     case EHOSTDOWN:
     case ECONNREFUSED: /* an ICMP answer to a connection that was up */
         t->lost = native;
-        return clbi_fail(st, &t->env.log, CLB_ERR_LOST, CLB_DOMAIN_ERRNO, native, "%s %s", what,
-                         t->peer);
+        return clbi_fail(st, NULL, CLB_ERR_LOST, CLB_DOMAIN_ERRNO, native, "%s %s", what, t->peer);
     default:
-        return clbi_fail(st, &t->env.log,
+        return clbi_fail(st, NULL,
                          native == ENOMEM || native == ENOBUFS ? CLB_ERR_NOMEM : CLB_ERR_IO,
                          CLB_DOMAIN_ERRNO, native, "%s %s", what, t->peer);
     }
@@ -89,7 +89,6 @@ static int fail_end(struct clbi_transport *t, struct clb_status *st)
     /* The reset was told to a send already; what follows it looks like an end of stream. */
     if (t->lost)
         return fail_io(t, st, t->lost, "receive from");
-    /* An end of stream is for the link to judge: no warning here. */
     return clbi_fail(st, NULL, CLB_ERR_CLOSED, CLB_DOMAIN_NONE, 0, "%s closed the connection",
                      t->peer);
 }
@@ -272,7 +271,7 @@ int clbi_tcp_recv_start(struct clbi_transport *t, const struct clbi_seg *segs, s
     int rc = CLBI_PENDING;
 
     if (t->state != ST_UP || rx->segs)
-        return clbi_fail(st, &t->env.log, CLB_ERR_STATE, CLB_DOMAIN_NONE, 0,
+        return clbi_fail(st, NULL, CLB_ERR_STATE, CLB_DOMAIN_NONE, 0,
                          "receive from %s: not connected, or receiving already", t->peer);
     rx->segs = segs;
     rx->n = n;
@@ -368,7 +367,7 @@ int clbi_tcp_send(struct clbi_transport *t, const struct iovec *iov, size_t n,
     int rc;
 
     if (t->state != ST_UP || t->tx.iov)
-        return clbi_fail(st, &t->env.log, CLB_ERR_STATE, CLB_DOMAIN_NONE, 0,
+        return clbi_fail(st, NULL, CLB_ERR_STATE, CLB_DOMAIN_NONE, 0,
                          "send to %s: not connected, or sending already", t->peer);
     t->tx = (struct tcp_tx){.iov = iov, .n = n};
     /* An answer goes out behind a large receive of the same wake-up, too. */
@@ -416,7 +415,7 @@ void clbi_tcp_io_event(struct clbi_transport *t, uint32_t events)
 {
     const uint32_t broken = EPOLLHUP | EPOLLERR;
 
-    t->budget = CALLS_PER_WAKEUP;
+    t->budget = CLBI_TCP_BUDGET;
     if (events & (EPOLLIN | broken)) {
         if (t->rx.segs && !t->rx.canceled) {
             rx_event(t);

@@ -22,7 +22,6 @@
 #define PAUSE_NS (100 * CLBI_MS)
 
 struct clbi_acceptor {
-    const struct clbi_transport_ops *ops;
     struct clbi_acceptor_env env;
     int fd;
     int timerfd; /* ends a pause; opened with the listener, as it is needed when none can be */
@@ -91,6 +90,11 @@ static int listen_any(uint16_t port)
     return fd;
 }
 
+static bool is_any(const struct clbi_hostport *hp)
+{
+    return strcmp(hp->host, "*") == 0;
+}
+
 /* Blocks until the deadline at most. */
 static int look_up(const struct clbi_hostport *hp, const struct clb_log *log, int64_t deadline,
                    struct addrinfo **out, struct clb_status *st)
@@ -131,6 +135,33 @@ static int look_up(const struct clbi_hostport *hp, const struct clb_log *log, in
 static void accept_event(void *priv, uint32_t events);
 static void timer_event(void *priv, uint32_t events);
 
+/* A listening socket for what was asked, and its address as text; -1 with *rc: the failure. */
+static int open_socket(const struct clbi_hostport *hp, const struct clb_log *log, int64_t deadline,
+                       char *text, size_t cap, struct clb_status *st, int *rc)
+{
+    struct addrinfo *addrs = NULL;
+    int fd = -1, err = 0;
+
+    if (is_any(hp)) {
+        fd = listen_any(hp->port);
+        err = errno;
+        snprintf(text, cap, "*:%u", hp->port);
+    } else {
+        *rc = look_up(hp, log, deadline, &addrs, st);
+        if (*rc < 0)
+            return -1;
+        for (struct addrinfo *ai = addrs; ai && fd < 0; ai = ai->ai_next) {
+            fd = listen_on(ai->ai_addr, ai->ai_addrlen);
+            err = errno;
+            clbi_tcp_addr_text(text, cap, ai->ai_addr, ai->ai_addrlen);
+        }
+        freeaddrinfo(addrs);
+    }
+    if (fd < 0)
+        *rc = fail_listen(st, log, err, text);
+    return fd;
+}
+
 int clbi_tcp_listen(struct clbi_acceptor **out, const struct clbi_acceptor_env *env,
                     const char *address, int64_t deadline, char *uri, size_t uri_cap,
                     struct clb_status *st)
@@ -138,35 +169,18 @@ int clbi_tcp_listen(struct clbi_acceptor **out, const struct clbi_acceptor_env *
     const struct clb_log *log = &env->log;
     struct sockaddr_storage ss = {0};
     socklen_t len = sizeof ss;
-    struct addrinfo *addrs = NULL;
     struct clbi_hostport hp;
     struct clbi_acceptor *a;
     char text[100];
-    bool any;
-    int rc, fd = -1, err = 0;
+    int rc, fd;
 
     *out = NULL;
     rc = clbi_hostport_parse(&hp, address, CLBI_TCP_PORT, st, log);
     if (rc < 0)
         return rc;
-    any = strcmp(hp.host, "*") == 0;
-    if (any) {
-        fd = listen_any(hp.port);
-        err = errno;
-        snprintf(text, sizeof text, "*:%u", hp.port);
-    } else {
-        rc = look_up(&hp, log, deadline, &addrs, st);
-        if (rc < 0)
-            return rc;
-        for (struct addrinfo *ai = addrs; ai && fd < 0; ai = ai->ai_next) {
-            fd = listen_on(ai->ai_addr, ai->ai_addrlen);
-            err = errno;
-            clbi_tcp_addr_text(text, sizeof text, ai->ai_addr, ai->ai_addrlen);
-        }
-        freeaddrinfo(addrs);
-    }
+    fd = open_socket(&hp, log, deadline, text, sizeof text, st, &rc);
     if (fd < 0)
-        return fail_listen(st, log, err, text);
+        return rc;
 
     a = calloc(1, sizeof *a);
     if (!a) {
@@ -175,14 +189,14 @@ int clbi_tcp_listen(struct clbi_acceptor **out, const struct clbi_acceptor_env *
     }
     a->timerfd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
     if (a->timerfd < 0 || getsockname(fd, (struct sockaddr *)&ss, &len) < 0) {
-        err = errno;
+        int err = errno;
         if (a->timerfd >= 0)
             close(a->timerfd);
         free(a);
         close(fd);
         return fail_listen(st, log, err, text);
     }
-    if (any) /* what a peer on this machine can use, whichever family it speaks */
+    if (is_any(&hp)) /* what a peer on this machine can use, whichever family it speaks */
         snprintf(text, sizeof text, "0.0.0.0:%u",
                  ntohs(ss.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&ss)->sin6_port
                                                 : ((struct sockaddr_in *)&ss)->sin_port));
@@ -190,7 +204,6 @@ int clbi_tcp_listen(struct clbi_acceptor **out, const struct clbi_acceptor_env *
         clbi_tcp_addr_text(text, sizeof text, (struct sockaddr *)&ss, len);
     snprintf(uri, uri_cap, "tcp://%s", text);
 
-    a->ops = &clbi_tcp_ops;
     a->env = *env;
     a->fd = fd;
     a->watch = (struct clbi_watch){.fd = fd, .events = EPOLLIN, .cb = accept_event, .priv = a};

@@ -45,7 +45,6 @@ struct tcp_tx {
 };
 
 struct clbi_transport {
-    const struct clbi_transport_ops *ops;
     struct clbi_transport_env env;
     enum tcp_state state;
     int fd;     /* -1 = none */
@@ -57,7 +56,6 @@ struct clbi_transport {
     struct clbi_defer defer;
 
     /* Opening. */
-    struct clbi_hostport target;
     struct clbi_tcp_resolve *resolve; /* NULL = none in progress */
     struct clbi_watch resolve_watch;
     struct addrinfo *addrs, *addr; /* all, and the one being tried */
@@ -89,7 +87,7 @@ void clbi_tcp_unwatch(struct clbi_transport *t);
 
 /* Fails like clbi_fail, with the system's message in the middle: "WHAT: MESSAGE; HINT". */
 int clbi_tcp_fail(struct clb_status *st, const struct clb_log *log, enum clb_error err, int native,
-                  const char *hint, const char *fmt, ...) __attribute__((format(printf, 6, 7)));
+                  const char *hint, const char *fmt, ...) CLBI_PRINTF(6, 7);
 
 /* "127.0.0.1:80", "[::1]:80", "unix". */
 void clbi_tcp_addr_text(char *out, size_t cap, const struct sockaddr *addr, socklen_t len);

@@ -9,6 +9,10 @@
  * call into the transport, or fail with a negative code (no callback). At most one recv and one
  * send are outstanding, independent of each other: reading never waits for writing.
  *
+ * Log rule: open, adopt and listen log their failures. Those of recv_start, send and their
+ * completions are described in the status alone: the link judges them, and logs what it makes of
+ * them.
+ *
  * End rule: close() lets outstanding operations complete with CLB_ERR_CANCELED first, then calls
  * on_closed, the last callback; the transport is gone when it returns. All of this happens from the
  * loop, after close() returned.
@@ -80,8 +84,8 @@ struct clbi_transport_limits {
     size_t packet_bytes; /* reads are best multiples of this; 1 = a byte stream */
 };
 
-struct clbi_transport; /* begins with: const struct clbi_transport_ops *ops */
-struct clbi_acceptor;  /* begins with: const struct clbi_transport_ops *ops */
+struct clbi_transport; /* each transport defines its own */
+struct clbi_acceptor;
 
 struct clbi_acceptor_env {
     void *owner;
