@@ -207,20 +207,8 @@ bool clbi_link_on_loop(clb_link *link)
 
 int clbi_link_wait(clb_link *link, pthread_cond_t *cond, int64_t deadline)
 {
-    clb_loop *loop = link->loop;
-    if (loop && !link->finished) {
-        if (clbi_loop_caller_driven(loop)) {
-            clbi_loop_ref(loop);
-            pthread_mutex_unlock(&link->lock);
-            int r = clbi_loop_run(loop, deadline);
-            clbi_loop_unref(loop);
-            pthread_mutex_lock(&link->lock);
-            /* A loop that has something to do all the time must not keep a caller for ever. */
-            return r == CLB_OK && clbi_now_ns() >= deadline ? CLB_ERR_TIMEOUT : r;
-        }
-        if (clbi_loop_on_thread(loop)) {
-            return CLB_ERR_STATE; /* it would wait for itself */
-        }
+    if (link->loop && !link->finished) {
+        return clbi_loop_wait(link->loop, &link->lock, cond, deadline);
     }
     return clbi_cond_wait_until(cond, &link->lock, deadline) ? CLB_ERR_TIMEOUT : CLB_OK;
 }

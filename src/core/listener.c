@@ -117,8 +117,13 @@ static void on_accept(void *owner, int fd, const char *peer)
         return;
     }
     struct child *c = calloc(1, sizeof *c);
-    clb_link *link =
-        c ? clbi_link_new(&l->cfg, CLB_ROLE_DEVICE, l->ops, NULL, fd, l->shared, NULL) : NULL;
+    clb_link *link = NULL;
+    if (c) {
+        link = clbi_link_new(&l->cfg, CLB_ROLE_DEVICE, l->ops, NULL, fd, l->shared, NULL);
+    } else {
+        clbi_fail(NULL, &l->cfg.log, CLB_ERR_NOMEM, CLB_DOMAIN_NONE, 0,
+                  "%s: no memory for the connection from %s; it is closed", l->uri, peer);
+    }
     if (!link) {
         free(c);
         close(fd);
@@ -206,19 +211,7 @@ static void service(void *priv, int64_t now)
 /* lock held, dropped while waiting */
 static int wait_change(clb_listener *l, int64_t deadline)
 {
-    if (clbi_loop_caller_driven(l->loop)) {
-        clb_loop *loop = l->loop;
-        clbi_loop_ref(loop);
-        pthread_mutex_unlock(&l->lock);
-        int r = clbi_loop_run(loop, deadline);
-        clbi_loop_unref(loop);
-        pthread_mutex_lock(&l->lock);
-        return r == CLB_OK && clbi_now_ns() >= deadline ? CLB_ERR_TIMEOUT : r;
-    }
-    if (clbi_loop_on_thread(l->loop)) {
-        return CLB_ERR_STATE;
-    }
-    return clbi_cond_wait_until(&l->cond, &l->lock, deadline) ? CLB_ERR_TIMEOUT : CLB_OK;
+    return clbi_loop_wait(l->loop, &l->lock, &l->cond, deadline);
 }
 
 /* ---- public ----------------------------------------------------------------------------------- */
@@ -232,6 +225,29 @@ static int listen_with(clb_listener *l, const char *address, struct clb_status *
                                     .log = l->cfg.log};
     int64_t deadline = clbi_add_ns(clbi_now_ns(), l->cfg.connect_timeout_ns);
     return l->ops->listen(&l->acceptor, &env, address, deadline, l->uri, sizeof l->uri, st);
+}
+
+/* Without a loop yet. NULL = out of memory */
+static clb_listener *make_listener(const clb_link_params *cfg, uint32_t max_links,
+                                   const struct clbi_transport_ops *ops)
+{
+    clb_listener *l = calloc(1, sizeof *l);
+    if (!l) {
+        return NULL;
+    }
+    atomic_init(&l->refs, 1);
+    l->cfg = *cfg;
+    l->cfg.uri = NULL;
+    l->cfg.status = NULL;
+    l->ops = ops;
+    l->max_links = max_links ? max_links : 1;
+    l->allocator = cfg->allocator;
+    if (l->allocator.ref) {
+        l->allocator.ref(l->allocator.opaque);
+    }
+    pthread_mutex_init(&l->lock, NULL);
+    clbi_cond_init(&l->cond);
+    return l;
 }
 
 int clb_listener_open(clb_listener **out, const clb_listener_params *params)
@@ -257,23 +273,11 @@ int clb_listener_open(clb_listener **out, const clb_listener_params *params)
         return clbi_fail(st, &cfg.log, ops ? CLB_ERR_NOSYS : CLB_ERR_INVAL, CLB_DOMAIN_NONE, 0,
                          "cannot listen on \"%s\"; use tcp://address[:port]", p.uri);
     }
-    clb_listener *l = calloc(1, sizeof *l);
+    clb_listener *l = make_listener(&cfg, p.max_links, ops);
     if (!l) {
         return clbi_fail(st, &cfg.log, CLB_ERR_NOMEM, CLB_DOMAIN_NONE, 0,
                          "no memory for a listener");
     }
-    atomic_init(&l->refs, 1);
-    l->cfg = cfg;
-    l->cfg.uri = NULL;
-    l->cfg.status = NULL;
-    l->ops = ops;
-    l->max_links = p.max_links ? p.max_links : 1;
-    l->allocator = cfg.allocator;
-    if (l->allocator.ref) {
-        l->allocator.ref(l->allocator.opaque);
-    }
-    pthread_mutex_init(&l->lock, NULL);
-    clbi_cond_init(&l->cond);
     if (cfg.loop) {
         l->shared = cfg.loop;
         clbi_loop_ref(cfg.loop);

@@ -6,7 +6,6 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/epoll.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
@@ -20,10 +19,8 @@ struct clb_loop {
     atomic_uint refs;
     int epfd, wakefd, timerfd;
     clb_loop_params cfg;
-    char name[16];
-    pthread_t thread;
-    bool has_thread;
-    struct clbi_watch wake_watch, timer_watch;
+    pthread_t thread;                          /* unless caller-driven */
+    struct clbi_watch wake_watch, timer_watch; /* our own: told by address, without callbacks */
 
     pthread_mutex_t lock; /* guards what follows; never held across a callback */
     struct clbi_member *members;
@@ -40,12 +37,6 @@ struct clb_loop {
     int batch_len;
     int64_t timer_armed;
 };
-
-static void no_callback(void *priv, uint32_t events)
-{
-    (void)priv;
-    (void)events;
-}
 
 /* ---- services for transports ------------------------------------------------------------------ */
 
@@ -410,6 +401,23 @@ int clbi_loop_run(clb_loop *loop, int64_t deadline)
     return done ? CLB_OK : CLB_ERR_TIMEOUT;
 }
 
+int clbi_loop_wait(clb_loop *loop, pthread_mutex_t *lock, pthread_cond_t *cond, int64_t deadline)
+{
+    if (loop->cfg.caller_driven) {
+        clbi_loop_ref(loop); /* what the lock guards may go meanwhile */
+        pthread_mutex_unlock(lock);
+        int r = clbi_loop_run(loop, deadline);
+        clbi_loop_unref(loop);
+        pthread_mutex_lock(lock);
+        /* A loop that has something to do all the time must not keep a caller for ever. */
+        return r == CLB_OK && clbi_now_ns() >= deadline ? CLB_ERR_TIMEOUT : r;
+    }
+    if (clbi_loop_on_thread(loop)) {
+        return CLB_ERR_STATE; /* it would wait for itself */
+    }
+    return clbi_cond_wait_until(cond, lock, deadline) ? CLB_ERR_TIMEOUT : CLB_OK;
+}
+
 /* ---- public ----------------------------------------------------------------------------------- */
 
 int clb_loop_create(clb_loop **out, const clb_loop_params *params)
@@ -428,9 +436,7 @@ int clb_loop_create(clb_loop **out, const clb_loop_params *params)
     }
     atomic_init(&loop->refs, 1);
     loop->cfg = cfg;
-    const char *name = cfg.thread_name ? cfg.thread_name : "clb-io";
-    strncpy(loop->name, name, sizeof loop->name - 1);
-    loop->cfg.thread_name = loop->name;
+    loop->cfg.thread_name = NULL; /* the caller's memory */
     loop->dirty_tail = &loop->dirty_head;
     loop->defer_tail = &loop->defers;
     loop->timer_armed = CLBI_NEVER;
@@ -443,22 +449,20 @@ int clb_loop_create(clb_loop **out, const clb_loop_params *params)
         loop_free(loop);
         return CLB_ERR_IO;
     }
-    loop->wake_watch =
-        (struct clbi_watch){.fd = loop->wakefd, .events = EPOLLIN, .cb = no_callback};
-    loop->timer_watch =
-        (struct clbi_watch){.fd = loop->timerfd, .events = EPOLLIN, .cb = no_callback};
+    loop->wake_watch = (struct clbi_watch){.fd = loop->wakefd, .events = EPOLLIN};
+    loop->timer_watch = (struct clbi_watch){.fd = loop->timerfd, .events = EPOLLIN};
     if (loop_watch(loop, &loop->wake_watch) != 0 ||
         (cfg.caller_driven && loop_watch(loop, &loop->timer_watch) != 0)) {
         loop_free(loop);
         return CLB_ERR_IO;
     }
     if (!cfg.caller_driven) {
-        int rc = clbi_thread_create(&loop->thread, loop->name, thread_main, loop);
+        const char *name = cfg.thread_name ? cfg.thread_name : "clb-io";
+        int rc = clbi_thread_create(&loop->thread, name, thread_main, loop);
         if (rc != 0) {
             loop_free(loop);
             return rc == ENOMEM ? CLB_ERR_NOMEM : CLB_ERR_IO;
         }
-        loop->has_thread = true;
     }
     *out = loop;
     return CLB_OK;
@@ -474,7 +478,7 @@ void clbi_loop_unref(clb_loop *loop)
     if (!loop || atomic_fetch_sub_explicit(&loop->refs, 1, memory_order_acq_rel) != 1) {
         return;
     }
-    if (!loop->has_thread) {
+    if (loop->cfg.caller_driven) {
         loop_free(loop);
         return;
     }

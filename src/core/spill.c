@@ -35,22 +35,21 @@ static void spill_free(void *opaque, struct clb_buf *buf)
     clb_link *link = opaque;
     void *old = buf->data;
     pthread_mutex_lock(&link->lock);
-    int worst = -1;
+    int at = -1; /* an empty place, or that of the smallest block below this one */
     for (int i = 0; i < CLBI_SPILL_CACHE; i++) {
         if (!link->spill[i].data) {
-            worst = i;
+            at = i;
             break;
         }
         if (link->spill[i].size < buf->size &&
-            (worst < 0 || link->spill[i].size < link->spill[worst].size)) {
-            worst = i;
+            (at < 0 || link->spill[i].size < link->spill[at].size)) {
+            at = i;
         }
     }
-    if (worst >= 0 && link->state == CLB_LINK_UP) {
-        void *kept = buf->data;
-        old = link->spill[worst].data;
-        link->spill[worst].data = kept;
-        link->spill[worst].size = buf->size;
+    if (at >= 0 && link->state == CLB_LINK_UP) {
+        old = link->spill[at].data;
+        link->spill[at].data = buf->data;
+        link->spill[at].size = buf->size;
     }
     pthread_mutex_unlock(&link->lock);
     clbi_aligned_free(old);
