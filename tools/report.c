@@ -142,7 +142,7 @@ void report_event(struct report *r)
 }
 
 __attribute__((format(printf, 2, 0))) static void show_line(struct report *r, const char *fmt,
-                                                             va_list ap)
+                                                            va_list ap)
 {
     fprintf(stderr, "\r\033[Kclbridge %s: ", r->command);
     vfprintf(stderr, fmt, ap);
