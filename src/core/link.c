@@ -32,7 +32,9 @@ int clbi_link_config(clb_link_params *cfg, const clb_link_params *params)
         return CLB_ERR_INVAL;
     }
     if (!clbi_allocator_valid(&cfg->allocator)) {
-        return CLB_ERR_INVAL;
+        return clbi_fail(cfg->status, &cfg->log, CLB_ERR_INVAL, CLB_DOMAIN_NONE, 0,
+                         "link: an allocator needs both alloc and free, and both or none of ref "
+                         "and unref");
     }
     cfg->connect_timeout_ns = clbi_field_ns(cfg->connect_timeout_ns, CONNECT_NS);
     cfg->close_timeout_ns = clbi_field_ns(cfg->close_timeout_ns, CLOSE_NS);

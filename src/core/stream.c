@@ -86,18 +86,36 @@ void clbi_stream_update_fd(clb_stream *s)
 
 /* ---- opening ---------------------------------------------------------------------------------- */
 
-static int check_params(const clb_stream_params *p)
+static int refuse_params(const clb_link *link, enum clb_error err, const char *why)
 {
-    if (!clbi_allocator_valid(&p->allocator) || p->align & (p->align - 1) ||
-        p->queue_len > CLBI_MAX_PACKETS || (unsigned)p->on_full > CLB_FULL_DROP_NEWEST ||
-        (unsigned)p->trailer > CLB_TRAILER_AUTO || p->write_window > UINT32_MAX - 63u) {
-        return CLB_ERR_INVAL;
+    return clbi_fail(NULL, &link->cfg.log, err, CLB_DOMAIN_NONE, 0, "stream not opened: %s", why);
+}
+
+static int check_params(const clb_link *link, const clb_stream_params *p)
+{
+    if (!clbi_allocator_valid(&p->allocator)) {
+        return refuse_params(link, CLB_ERR_INVAL,
+                             "an allocator needs both alloc and free, and both or none of ref and "
+                             "unref");
+    }
+    if (p->align & (p->align - 1)) {
+        return refuse_params(link, CLB_ERR_INVAL, "align is no power of two");
+    }
+    if (p->queue_len > CLBI_MAX_PACKETS) {
+        return refuse_params(link, CLB_ERR_INVAL, "queue_len is larger than 64");
+    }
+    if ((unsigned)p->on_full > CLB_FULL_DROP_NEWEST || (unsigned)p->trailer > CLB_TRAILER_AUTO) {
+        return refuse_params(link, CLB_ERR_INVAL, "on_full or trailer has no such value");
+    }
+    if (p->write_window > UINT32_MAX - 63u) {
+        return refuse_params(link, CLB_ERR_INVAL, "write_window does not fit 32 bits");
     }
     if (p->name && (p->name[0] == '\0' || strnlen(p->name, CLBI_WIRE_NAME) >= CLBI_WIRE_NAME)) {
-        return CLB_ERR_INVAL;
+        return refuse_params(link, CLB_ERR_INVAL, "a name has 1 to 51 bytes");
     }
     if (p->trailer != CLB_TRAILER_NONE || p->dst_pitch_align || p->dst_plane_align) {
-        return CLB_ERR_NOSYS;
+        return refuse_params(link, CLB_ERR_NOSYS,
+                             "trailer and dst_*_align are not in this version; leave them 0");
     }
     return CLB_OK;
 }
@@ -266,6 +284,19 @@ static int find_entry(clb_link *link, const char *name, int64_t deadline, int *i
     }
 }
 
+/* lock held, dropped meanwhile. The end of a link has a line of its own. */
+static void tell_failure(clb_link *link, const char *name, int err)
+{
+    char shown[128];
+    if (err == CLB_ERR_LOST || err == CLB_ERR_CLOSED) {
+        return;
+    }
+    pthread_mutex_unlock(&link->lock);
+    clbi_log(&link->cfg.log, CLB_LOG_WARN, "stream \"%s\" not opened: %s",
+             clbi_escape(shown, sizeof shown, name ? name : ""), clb_error_str(err));
+    pthread_mutex_lock(&link->lock);
+}
+
 int clb_stream_open(clb_stream **out, clb_link *link, const clb_stream_params *params)
 {
     if (!out) {
@@ -276,7 +307,7 @@ int clb_stream_open(clb_stream **out, clb_link *link, const clb_stream_params *p
     if (!link || clbi_params_copy(&p, sizeof p, params, sizeof p) < 0) {
         return CLB_ERR_INVAL;
     }
-    int err = check_params(&p);
+    int err = check_params(link, &p);
     if (err < 0) {
         return err;
     }
@@ -308,6 +339,9 @@ int clb_stream_open(clb_stream **out, clb_link *link, const clb_stream_params *p
         if (err < 0) {
             detach(link, s, &dropped);
         }
+    }
+    if (err < 0) {
+        tell_failure(link, p.name, err);
     }
     clbi_link_leave(link);
     clbi_packets_drop(link, &dropped); /* there are none without a stream, which holds the link */
