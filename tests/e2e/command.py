@@ -383,6 +383,8 @@ def test_frames_over_64_mib(memory):
     s.wait(1)
     for run in (s, r):
         error = last(run.events(), "error")
+        if run is r and not all_of(run.events(), "connected"):
+            continue  # the sender had gone before recv knew that it was connected
         equal(error["code"], "TOOBIG", "code of " + run.args[0])
         for what in ("67108864", "--size", "--format"):
             check(what in error["message"], "%s is not in %r" % (what, error["message"]))
@@ -656,11 +658,11 @@ def test_timeouts():
 def test_idle_timeout():
     """A slow peer is alive; one that hangs is lost."""
     s = sender("--fps", "0.4", *NARROW)
-    r = Run("recv", s.uri(), "--json", "--frames", "--memory", "host", "--idle-timeout", "500", "--count",
+    r = Run("recv", s.uri(), "--json", "--frames", "--memory", "host", "--idle-timeout", "1500", "--count",
             "2").wait(0)
     s.wait(0)
     s = sender("--fps", "100", *NARROW)
-    r = Run("recv", s.uri(), "--json", "--frames", "--memory", "host", "--idle-timeout", "500")
+    r = Run("recv", s.uri(), "--json", "--frames", "--memory", "host", "--idle-timeout", "1500")
     r.wait_for(r'("event":"frame","seq":5,)')
     s.signal(signal.SIGSTOP)
     r.wait(1)
