@@ -367,6 +367,7 @@ int clb_preprocess_create(clb_preprocess **out, clb_cl_device *dev,
 {
     clb_preprocess *pp;
     struct plan plan = {.kernel = KERNEL_COUNT};
+    cl_int err;
     int rc;
 
     if (!out)
@@ -393,10 +394,16 @@ int clb_preprocess_create(clb_preprocess **out, clb_cl_device *dev,
         free(pp);
         return rc;
     }
+    err = pp->fns->RetainContext(clb_cl_device_context(dev));
+    if (err != CL_SUCCESS) {
+        rc = clbi_cl_fail(NULL, &pp->log, clbi_cl_err(err), err,
+                          "preprocess: clRetainContext failed");
+        free(pp);
+        return rc;
+    }
+    pp->context = clb_cl_device_context(dev);
     pthread_mutex_init(&pp->lock, NULL);
 
-    pp->context = clb_cl_device_context(dev);
-    pp->fns->RetainContext(pp->context);
     rc = build(pp, clb_cl_device_id(dev));
     for (int id = 0; id < KERNEL_COUNT && rc == CLB_OK; id++)
         if (!pp->params.src || plan.kernel == (enum kernel_id)id)
