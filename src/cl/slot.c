@@ -176,6 +176,8 @@ static cl_int look_events(struct clbi_slot *slot)
             return status;
         if (status < 0)
             slot->ready_failed = true;
+        if (status == CLBI_EVENT_UNKNOWN)
+            slot->mem = NULL; /* lost */
         slot->ready_done = true;
     }
     return CL_COMPLETE;
@@ -197,7 +199,7 @@ static void unhook(struct clbi_slot *slot)
     slot->armed = NULL;
 }
 
-/* A map or unmap that does not end: the buffer cannot be released while it runs (rusticl and
+/* A map or unmap that does not end, or does not tell: the buffer cannot be released while it runs (rusticl and
  * Oclgrind would free the memory at once), so it is lost. */
 static void lose(struct clbi_slot *slot)
 {
@@ -213,10 +215,14 @@ static void lose(struct clbi_slot *slot)
 static void abandon(struct clbi_slot *slot)
 {
     clb_cl_device *dev = slot->pool->dev;
+    cl_int status;
 
     unhook(slot);
-    if (slot->ready && !slot->ready_done && clbi_event_status(dev, slot->ready) > 0)
-        slot->mem = NULL;
+    if (slot->ready && !slot->ready_done) {
+        status = clbi_event_status(dev, slot->ready);
+        if (status > 0 || status == CLBI_EVENT_UNKNOWN)
+            slot->mem = NULL;
+    }
     let_go(slot);
     drop(slot);
 }
@@ -349,6 +355,10 @@ void clbi_slot_look_map(struct clbi_slot *slot)
     if (status < 0) {
         if (slot->event_gen == dev->remapq.gen)
             atomic_store(&dev->remapq.broken, true);
+        if (status == CLBI_EVENT_UNKNOWN) {
+            slot->mem = NULL; /* lost */
+            status = CL_MAP_FAILURE;
+        }
         poison(slot, "map", status);
         return;
     }
@@ -413,8 +423,8 @@ void clbi_slot_look_close(struct clbi_slot *slot)
     clb_cl_device *dev = slot->pool->dev;
     cl_int status = clbi_watch_slot(slot, slot->event);
 
-    if (status > 0) {
-        if (is_late(slot))
+    if (status > 0 || status == CLBI_EVENT_UNKNOWN) {
+        if (status < 0 || is_late(slot))
             lose(slot);
         return;
     }

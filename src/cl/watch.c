@@ -7,11 +7,13 @@
 cl_int clbi_event_status(clb_cl_device *dev, cl_event ev)
 {
     cl_int status = -1;
-    cl_int code = dev->fns->GetEventInfo(ev, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(status),
-                                         &status, NULL);
+    int tries;
 
-    /* An event that cannot be asked proves nothing: as failed. */
-    return code != CL_SUCCESS ? (code < 0 ? code : -1) : status;
+    for (tries = 0; tries < 3; tries++)
+        if (dev->fns->GetEventInfo(ev, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(status), &status,
+                                   NULL) == CL_SUCCESS)
+            return status;
+    return CLBI_EVENT_UNKNOWN;
 }
 
 /* Runs on any thread, also inside clSetEventCallback(): marks and wakes, no more. */

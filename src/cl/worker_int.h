@@ -52,7 +52,11 @@ struct clbi_worker {
 
 /* ---- watch.c --------------------------------------------------------------------------------- */
 
-/* Status of an event: > 0 pending, 0 complete, < 0 failed. */
+/* An event that cannot be asked proves nothing: a command that reads counts as failed, the buffer of a
+ * map or an unmap is not even released, for that may still be running. */
+#define CLBI_EVENT_UNKNOWN INT32_MIN
+
+/* Status of an event: > 0 pending, 0 complete, < 0 failed or CLBI_EVENT_UNKNOWN. */
 cl_int clbi_event_status(clb_cl_device *dev, cl_event ev);
 
 /* The same for the event that a slot waits for; arms a callback when it is pending. */
