@@ -21,27 +21,31 @@ int clbi_cl_privq_init(clb_cl_device *dev, struct clbi_privq *q, cl_int *code)
     return *code == CL_SUCCESS ? CLB_OK : clbi_cl_err(*code);
 }
 
-void clbi_cl_privq_mend(clb_cl_device *dev, struct clbi_privq *q, const char *name)
+bool clbi_cl_privq_mend(clb_cl_device *dev, struct clbi_privq *q, const char *name)
 {
     cl_command_queue fresh, old;
     cl_int code = CL_SUCCESS;
 
     if (!atomic_load(&q->broken))
-        return;
-    atomic_store(&q->broken, false);
+        return true;
     fresh = dev->fns->CreateCommandQueue(dev->context, dev->id, 0, &code);
     if (code != CL_SUCCESS || !fresh) {
-        clbi_cl_log(&dev->log, CLB_LOG_ERROR, "cannot replace the %s queue: %s (%d)", name,
-                    clbi_cl_error_name(code), code);
-        return; /* the next failure tries again */
+        if (!q->mend_logged)
+            clbi_cl_log(&dev->log, CLB_LOG_ERROR, "cannot replace the %s queue: %s (%d)", name,
+                        clbi_cl_error_name(code), code);
+        q->mend_logged = true;
+        return false;
     }
     clbi_cl_log(&dev->log, CLB_LOG_INFO, "the %s queue is replaced after a failure", name);
     pthread_mutex_lock(&q->lock);
     old = q->queue;
     q->queue = fresh;
     q->gen++;
+    atomic_store(&q->broken, false); /* a failure from here on is of the new one */
     pthread_mutex_unlock(&q->lock);
+    q->mend_logged = false;
     dev->fns->ReleaseCommandQueue(old);
+    return true;
 }
 
 /* ---- waking and sleeping --------------------------------------------------------------------- */

@@ -35,6 +35,7 @@ struct clbi_privq {
     cl_command_queue queue;
     uint64_t gen;
     atomic_bool broken;
+    bool mend_logged; /* the worker's */
 };
 
 struct clbi_reg {
@@ -108,8 +109,9 @@ void clbi_cl_device_wake(clb_cl_device *dev);
 void clbi_cl_device_sleep(clb_cl_device *dev, int64_t deadline);
 
 int clbi_cl_privq_init(clb_cl_device *dev, struct clbi_privq *q, cl_int *code);
-/* Replaces the queue when it is marked broken. */
-void clbi_cl_privq_mend(clb_cl_device *dev, struct clbi_privq *q, const char *name);
+/* Replaces the queue when it is marked broken; what was enqueued is flushed by that. False: it still is
+ * broken, to be tried again. */
+bool clbi_cl_privq_mend(clb_cl_device *dev, struct clbi_privq *q, const char *name);
 
 /* True when the caller-driven device has lost its handle: nothing is mapped any more. */
 bool clbi_cl_device_is_over(clb_cl_device *dev);

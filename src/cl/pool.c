@@ -175,7 +175,7 @@ static int pool_release(void *opaque, struct clb_buf *buf, size_t written)
     struct clbi_slot *slot = clbi_cl_pool_slot(pool, buf->context);
     enum clbi_slot_state state = CLBI_SLOT_EMPTY;
     cl_event ev = NULL;
-    cl_int code;
+    cl_int code, flushed = CL_SUCCESS;
 
     if (slot) {
         pthread_mutex_lock(&pool->lock);
@@ -190,8 +190,7 @@ static int pool_release(void *opaque, struct clb_buf *buf, size_t written)
     slot->ready_gen = dev->unmapq.gen;
     code = dev->fns->EnqueueUnmapMemObject(dev->unmapq.queue, slot->mem, slot->ptr, 0, NULL, &ev);
     if (code == CL_SUCCESS && ev) {
-        cl_int flushed = dev->fns->Flush(dev->unmapq.queue);
-
+        flushed = dev->fns->Flush(dev->unmapq.queue);
         if (flushed != CL_SUCCESS) /* replacing the queue flushes what is in it */
             atomic_store(&dev->unmapq.broken, true);
     }
@@ -209,6 +208,8 @@ static int pool_release(void *opaque, struct clb_buf *buf, size_t written)
     slot->ready = ev;
     slot->state = CLBI_SLOT_HELD;
     pthread_mutex_unlock(&pool->lock);
+    if (flushed != CL_SUCCESS) /* now: the consumer may wait for `ready` before it lets go */
+        clbi_cl_device_wake(dev);
     return CLB_OK;
 }
 

@@ -198,7 +198,10 @@ static void enqueue(clb_cl_device *dev, struct clbi_slot *work, enum clbi_slot_s
     for (slot = work; slot; slot = slot->next_work)
         if (slot->chosen)
             begin(slot);
-    dev->fns->Flush(q->queue);
+    if (dev->fns->Flush(q->queue) != CL_SUCCESS) { /* replacing the queue flushes what is in it */
+        atomic_store(&q->broken, true);
+        dev->worker->again = true;
+    }
     pthread_mutex_unlock(&q->lock);
     for (slot = work; slot; slot = slot->next_work) {
         if (slot->chosen && slot->marked) {
@@ -295,6 +298,7 @@ int64_t clbi_worker_run(clb_cl_device *dev, bool *did)
     struct clbi_worker *w = dev->worker;
     struct clbi_slot *work;
     int64_t next = CLBI_CL_NEVER;
+    bool mended, outstanding;
 
     pthread_mutex_lock(&dev->work_lock);
     while (sem_trywait(&dev->wake) == 0) /* what was posted until here is seen below */
@@ -308,15 +312,19 @@ int64_t clbi_worker_run(clb_cl_device *dev, bool *did)
         take(dev, work);
         look(dev, work);
         unmark_fences(work);
-        clbi_cl_privq_mend(dev, &dev->unmapq, "unmap");
-        clbi_cl_privq_mend(dev, &dev->remapq, "map");
+    }
+    /* Whatever the pass is for: a release whose flush failed waits for this. */
+    mended = clbi_cl_privq_mend(dev, &dev->unmapq, "unmap");
+    mended = clbi_cl_privq_mend(dev, &dev->remapq, "map") && mended;
+    if (work) {
         reread(work);
         enqueue(dev, work, CLBI_SLOT_UNMAPPED, &dev->remapq, clbi_slot_map_begin,
                 clbi_slot_look_map);
         enqueue(dev, work, CLBI_SLOT_MAPPED, &dev->unmapq, clbi_slot_close_begin,
                 clbi_slot_look_close);
     }
-    set_clock(w, sweep(dev, &next));
+    outstanding = sweep(dev, &next);
+    set_clock(w, outstanding || !mended);
     *did = w->did;
     if (w->net_next < next)
         next = w->net_next;

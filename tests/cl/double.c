@@ -410,7 +410,7 @@ void dbl_start(bool threaded)
     dbl.align = 64;
     dbl.max_alloc = (size_t)1 << 30;
     dbl.delay = 0;
-    dbl.cheap = dbl.quit = dbl.no_device = false;
+    dbl.cheap = dbl.quit = dbl.no_device = dbl.quiet = false;
     dbl.eager = !threaded;
     dbl.threaded = threaded;
     dbl.live.next = dbl.live.prev = &dbl.live;
@@ -436,7 +436,7 @@ int dbl_finish(void)
     while (run_late(true))
         ;
     for (o = dbl.live.next; o != &dbl.live; o = o->next) {
-        if (left++ < 5)
+        if (left++ < 5 && !dbl.quiet)
             fprintf(stderr, "double: not released: kind %d, %d references\n",
                     (int)o->kind - KIND_CONTEXT, o->refs);
     }
@@ -471,6 +471,7 @@ SETTER(cheap, bool, cheap)
 SETTER(eager, bool, eager)
 SETTER(max_alloc, size_t, max_alloc)
 SETTER(no_device, bool, no_device)
+SETTER(quiet, bool, quiet)
 
 void dbl_fail(enum dbl_fn fn, unsigned n, unsigned times, cl_int code)
 {

@@ -63,6 +63,7 @@ void dbl_set_eager(bool eager); /* clFlush() executes what can run; on at start 
 void dbl_set_cheap(bool cheap); /* garbage in the first page only */
 void dbl_set_max_alloc(size_t bytes);
 void dbl_set_no_device(bool none);
+void dbl_set_quiet(bool quiet); /* dbl_finish() prints nothing: something will be left */
 
 /* Call number n (from 1, counted from now) of fn fails, and `times` - 1 after it. */
 void dbl_fail(enum dbl_fn fn, unsigned n, unsigned times, cl_int code);

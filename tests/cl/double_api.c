@@ -360,8 +360,10 @@ static cl_int CL_API_CALL dblReleaseCommandQueue(cl_command_queue queue)
     } else if (code == CL_SUCCESS) {
         for (e = q->head; e; e = e->next_cmd) /* an implicit flush */
             e->flushed = true;
-        pthread_cond_broadcast(&dbl.cond);
         dbli_queue_unref(q);
+        while (dbl.eager && dbli_step_locked())
+            ;
+        pthread_cond_broadcast(&dbl.cond);
     }
     dbli_leave();
     return code;

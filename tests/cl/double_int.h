@@ -87,7 +87,7 @@ struct dbl_state {
     pthread_mutex_t lock;
     pthread_cond_t cond;
     pthread_t thread;
-    bool threaded, quit, cheap, no_device, eager;
+    bool threaded, quit, cheap, no_device, eager, quiet;
     enum dbl_callbacks callbacks;
     enum dbl_failure failure;
     size_t align, max_alloc;

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A receive session on the double, again and again: each time another OpenCL call fails, the n-th of
+ * each kind for every n. Whatever fails, the session ends: a call gives an error or a buffer is
+ * replaced, every consumer's command ends, all buffers come home, nothing is misused or left.
+ */
+#include "pool_kit.h"
+
+#define SIZE 3000
+#define SLOTS 3
+#define FRAMES(f) ((f)->caller_driven ? 30 : 8)
+
+struct fault {
+    enum dbl_fn fn;
+    bool event; /* the command fails, not the call */
+    cl_int code;
+    unsigned times;
+    bool caller_driven;
+};
+
+static const char *what;
+static unsigned nth;
+
+#define HOLDS(cond)                                                                                \
+    do {                                                                                           \
+        if (!(cond)) {                                                                             \
+            fprintf(stderr, "%s fails, call %u: %s does not hold (line %d)\n", what, nth, #cond,   \
+                    __LINE__);                                                                     \
+            _Exit(1);                                                                              \
+        }                                                                                          \
+    } while (0)
+
+/* The application's own flush is not what is tested. */
+static void flush(cl_command_queue queue)
+{
+    while (dbl_fns.Flush(queue) != CL_SUCCESS)
+        ;
+}
+
+/* Until the command has ended: not for ever, whatever failed before it. */
+static cl_int wait_end(clb_cl_device *dev, bool caller_driven, cl_event ev)
+{
+    int64_t end = check_ms() + 1000;
+
+    while (dbl_status(ev) > 0 && check_ms() < end) {
+        if (caller_driven)
+            clb_cl_device_poll(dev, 0);
+        else
+            check_sleep_ms(1);
+        dbl_settle();
+    }
+    HOLDS(dbl_status(ev) <= 0);
+    return dbl_status(ev);
+}
+
+static void frame_of(struct kit *k, const struct fault *f, uint64_t n, clb_cl_frame **kept)
+{
+    struct kit_seen seen = {.n = n, .size = SIZE};
+    clb_cl_frame *frame = NULL;
+    cl_event done, ready;
+    struct clb_buf buf;
+    int err;
+
+    HOLDS(kit_alloc(k, &buf, 2 * SEC) == CLB_OK);
+    kit_fill(&buf, n, SIZE);
+    err = k->a.release(k->a.opaque, &buf, SIZE);
+    if (err != CLB_OK) {
+        HOLDS(err == CLB_ERR_CL || err == CLB_ERR_NOMEM);
+        clb_buf_free(&k->a, &buf);
+        return;
+    }
+    HOLDS(clb_cl_frame_from_buf(&frame, k->pool, &buf) == CLB_OK);
+    ready = clb_cl_frame_ready(frame);
+    HOLDS(ready != NULL);
+    kit_consume(k, k->queue, frame, &seen, NULL, &done);
+    flush(k->queue);
+    if (n % 3 == 1)
+        (void)clb_cl_frame_used(frame, 1, &done);
+    else if (n % 3 == 2)
+        (void)clb_cl_frame_used_on(frame, k->queue);
+    if (n % 2)
+        clb_cl_frame_unref(&frame); /* before the kernel has run, for all we know */
+    /* A failed unmap fails the kernel that waits for it: the frame is lost, and it shows. */
+    if (wait_end(k->dev, f->caller_driven, done) == CL_COMPLETE)
+        HOLDS(seen.good == 1);
+    HOLDS(seen.bad == 0);
+    dbl_fns.ReleaseEvent(done);
+    clb_cl_frame_unref(kept);
+    *kept = frame;
+}
+
+/* Tells whether the fault has come to pass, that is, whether there may be another. */
+static bool session(const struct fault *f, unsigned n)
+{
+    /* A failed release leaves what it was to release; a buffer whose unmap does not tell whether it
+     * has ended is lost, not released under it. */
+    bool leaves = strncmp(dbl_fn_name(f->fn), "clRelease", 9) == 0 || f->times > 1;
+    int64_t start = check_ms();
+    clb_cl_frame *kept = NULL;
+    struct clb_status st = {0};
+    struct kit k = {.size = SIZE, .align = 64};
+    clb_cl_pool_stats s;
+    uint64_t calls;
+    int err, i;
+
+    nth = n;
+    dbl_start(!f->caller_driven);
+    dbl_set_quiet(leaves);
+    if (f->event)
+        dbl_fail_event(f->fn, n, 1, f->code);
+    else
+        dbl_fail(f->fn, n, f->times, f->code);
+    err = clbi_cl_device_create_with(
+        &dbl_fns, &k.dev,
+        clb_cl_device_params(.caller_driven = f->caller_driven, .status = &st, .log.cb = kit_log));
+    if (err == CLB_OK) {
+        err = clb_cl_pool_create(
+            &k.pool, k.dev, clb_cl_pool_params(.buf_size = SIZE, .count = SLOTS, .status = &st));
+        if (err == CLB_OK) {
+            k.a = clb_cl_pool_allocator(k.pool);
+            k.queue = clb_cl_device_queue(k.dev);
+            for (i = 0; i < FRAMES(f); i++)
+                frame_of(&k, f, (uint64_t)i, &kept);
+            clb_cl_frame_unref(&kept);
+            HOLDS(clb_cl_device_drain(k.dev, 2 * SEC) == CLB_OK);
+            for (i = 0; i < 200 && kit_stats(&k).free < SLOTS; i++) { /* one may be made again */
+                if (f->caller_driven)
+                    clb_cl_device_poll(k.dev, 5 * MS);
+                else
+                    check_sleep_ms(5);
+            }
+            s = kit_stats(&k);
+            HOLDS(s.free == SLOTS && s.slots == SLOTS);
+            HOLDS(s.created == SLOTS + s.poisoned + s.renewed);
+        }
+    }
+    if (err != CLB_OK) {
+        HOLDS(err < 0 && st.err == err && st.text[0]);
+        HOLDS(!k.pool);
+    }
+    clb_cl_pool_destroy(&k.pool);
+    clb_cl_device_destroy(&k.dev);
+    calls = dbl_calls(f->fn);
+    HOLDS(check_ms() - start < 1900); /* nothing had to be left behind */
+    HOLDS(dbl_violations() == 0);
+    if (dbl_finish() != 0)
+        HOLDS(leaves);
+    return n < calls;
+}
+
+int main(void)
+{
+    static const cl_int codes[] = {CL_OUT_OF_RESOURCES, CL_OUT_OF_HOST_MEMORY, DBL_NULL_SUCCESS};
+    int driven, c, event;
+    unsigned total = 0;
+    enum dbl_fn fn;
+
+    check_watchdog(240);
+    for (driven = 1; driven >= 0; driven--) {
+        for (fn = 0; fn < DBL_FN_COUNT; fn++) {
+            bool makes = fn == DBL_CreateBuffer || fn == DBL_CreateCommandQueue ||
+                         fn == DBL_EnqueueMapBuffer || fn == DBL_EnqueueUnmapMemObject ||
+                         fn == DBL_EnqueueMarkerWithWaitList;
+            bool commands = fn == DBL_EnqueueMapBuffer || fn == DBL_EnqueueUnmapMemObject ||
+                            fn == DBL_EnqueueMarkerWithWaitList;
+
+            for (event = 0; event <= commands; event++) {
+                for (c = 0; c < (event ? 1 : makes ? 3 : fn == DBL_GetEventInfo ? 2 : 1); c++) {
+                    bool asks = fn == DBL_GetEventInfo && c == 1; /* and gets no answer at all */
+                    struct fault f = {fn, event, event ? -5 : codes[c], asks ? 3 : 1, driven};
+                    unsigned n = 0;
+
+                    what = dbl_fn_name(fn);
+                    while (session(&f, ++n))
+                        total++;
+                }
+            }
+        }
+    }
+    printf("%u sessions\n", total);
+    return 0;
+}
