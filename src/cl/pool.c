@@ -446,6 +446,13 @@ static int fill_pool(clb_cl_pool *pool, const clb_cl_pool_params *p)
     return CLB_OK;
 }
 
+/* A pool that the worker has not seen. */
+static void never_was(clb_cl_pool *pool)
+{
+    clbi_worker_unreserve(pool->dev, pool->count);
+    clbi_cl_pool_free(pool);
+}
+
 int clb_cl_pool_create(clb_cl_pool **out, clb_cl_device *dev, const clb_cl_pool_params *params)
 {
     clb_cl_pool_params p;
@@ -467,14 +474,14 @@ int clb_cl_pool_create(clb_cl_pool **out, clb_cl_device *dev, const clb_cl_pool_
     pool = pool_new(dev, &p);
     if (!pool || clbi_worker_reserve(dev, p.count, pool) != CLB_OK) {
         if (pool)
-            clbi_cl_pool_free(pool);
+            never_was(pool);
         return clbi_cl_fail(p.status, &dev->log, CLB_ERR_NOMEM, 0, "out of memory for a pool");
     }
     for (i = 0; i < p.count; i++) {
         cl_int code = clbi_slot_create(&pool->slot[i]);
 
         if (code != CL_SUCCESS) {
-            clbi_cl_pool_free(pool);
+            never_was(pool);
             return clbi_cl_fail(p.status, &dev->log, clbi_cl_err(code), code,
                                 "cannot create buffer %u of %u, %zu bytes each", i + 1, p.count,
                                 p.buf_size);

@@ -47,10 +47,10 @@ int clbi_worker_reserve(clb_cl_device *dev, uint32_t n, clb_cl_pool *pool)
 {
     struct clbi_worker *w = dev->worker;
     int err = CLB_OK;
-    uint32_t i;
 
     pthread_mutex_lock(&dev->work_lock);
-    for (i = 0; i < n && err == CLB_OK; i++) {
+    w->slots += n;
+    while (w->reserved < w->slots && err == CLB_OK) {
         struct clbi_fence *fence = calloc(1, sizeof(*fence));
         struct clbi_armed *armed = calloc(1, sizeof(*armed)), *late = calloc(1, sizeof(*late));
 
@@ -60,6 +60,7 @@ int clbi_worker_reserve(clb_cl_device *dev, uint32_t n, clb_cl_pool *pool)
             armed->next = late;
             late->next = w->free_armed;
             w->free_armed = armed;
+            w->reserved++;
             atomic_fetch_add(&pool->heap_allocs, 3);
         } else {
             free(fence);
@@ -70,6 +71,13 @@ int clbi_worker_reserve(clb_cl_device *dev, uint32_t n, clb_cl_pool *pool)
     }
     pthread_mutex_unlock(&dev->work_lock);
     return err;
+}
+
+void clbi_worker_unreserve(clb_cl_device *dev, uint32_t n)
+{
+    pthread_mutex_lock(&dev->work_lock);
+    dev->worker->slots -= n;
+    pthread_mutex_unlock(&dev->work_lock);
 }
 
 /* ---- one pass -------------------------------------------------------------------------------- */
@@ -267,6 +275,7 @@ static bool sweep(clb_cl_device *dev, int64_t *refill_at)
     pthread_mutex_unlock(&dev->lock);
     while ((pool = dead) != NULL) {
         dead = pool->next;
+        w->slots -= pool->count;
         clbi_cl_pool_free(pool);
     }
     return outstanding;

@@ -16,8 +16,11 @@
 int clbi_worker_init(clb_cl_device *dev);
 void clbi_worker_fini(clb_cl_device *dev);
 
-/* Makes room for n more slots, so that steady state allocates nothing. Returns CLB_OK or NOMEM. */
+/* Makes room for n more slots, so that steady state allocates nothing. Returns CLB_OK or NOMEM; n is
+ * taken back in both cases: by the worker when the pool goes, or by unreserve when it never came to
+ * be. The room stays for later pools. */
 int clbi_worker_reserve(clb_cl_device *dev, uint32_t n, clb_cl_pool *pool);
+void clbi_worker_unreserve(clb_cl_device *dev, uint32_t n);
 
 /* One pass. Returns when the next one is due at the latest; *did tells whether anything changed. */
 int64_t clbi_worker_run(clb_cl_device *dev, bool *did);

@@ -38,8 +38,10 @@ struct clbi_armed {
 struct clbi_worker {
     struct clbi_fence *free_fences;
     struct clbi_armed *free_armed, *armed;
-    bool polling;     /* callbacks do not come: look by time */
-    int64_t net_next; /* when to look at everything; NEVER = nothing is outstanding */
+    uint32_t slots;    /* of all pools */
+    uint32_t reserved; /* slots that there was made room for */
+    bool polling;      /* callbacks do not come: look by time */
+    int64_t net_next;  /* when to look at everything; NEVER = nothing is outstanding */
     int64_t net_interval;
     int64_t now; /* of the running pass */
     bool net;    /* this pass looks at everything */
