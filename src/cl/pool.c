@@ -14,6 +14,7 @@
 #define DEFAULT_ALIGN 64
 #define DEFAULT_MAX_BYTES ((size_t)512 << 20)
 #define CREATE_NS (20 * CLBI_CL_SEC)
+#define LOOK_AGAIN_NS (20 * CLBI_CL_MS)
 
 /* ---- reference counts ------------------------------------------------------------------------ */
 
@@ -100,20 +101,23 @@ static void push(clb_cl_pool *pool, struct clbi_slot *slot)
     pthread_cond_signal(&pool->cond);
 }
 
-/* One turn of waiting for a slot; pool.lock is held and given up meanwhile. */
+/* One turn of waiting for a slot; pool.lock is held and given up meanwhile. Threads that drive a device
+ * together take each other's wake-ups: none sleeps long without looking. */
 static void wait_turn(clb_cl_pool *pool, int64_t deadline)
 {
     clb_cl_device *dev = pool->dev;
     struct timespec ts;
 
     if (dev->caller_driven) {
+        int64_t until = clbi_cl_now() + LOOK_AGAIN_NS, next;
         bool did;
-        int64_t next;
 
         pthread_mutex_unlock(&pool->lock);
         next = clbi_worker_run(dev, &did);
+        if (next < until)
+            until = next;
         if (!did)
-            clbi_cl_device_sleep(dev, next < deadline ? next : deadline);
+            clbi_cl_device_sleep(dev, until < deadline ? until : deadline);
         pthread_mutex_lock(&pool->lock);
         return;
     }
@@ -130,12 +134,11 @@ static int pool_alloc(void *opaque, const struct clb_alloc_req *req, struct clb_
     clb_cl_pool *pool = opaque;
     struct clbi_slot *slot = NULL;
     int64_t deadline = clbi_cl_deadline(req->wait_ns);
-    bool over = clbi_cl_device_is_over(pool->dev);
     int err = CLB_ERR_NOBUFS;
 
     pthread_mutex_lock(&pool->lock);
     for (;;) {
-        if (pool->closing || over) {
+        if (pool->closing || pool->w_closing) {
             err = CLB_ERR_CLOSED;
             break;
         }

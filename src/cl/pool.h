@@ -114,7 +114,7 @@ struct clb_cl_pool {
     int64_t refill_at; /* an EMPTY slot is tried again from then on; 0 = none is empty */
     int64_t refill_wait;
 
-    bool w_closing;                                                /* as of the running pass */
+    bool w_closing; /* as of the running pass: closing, or the device is over; set under lock */
     bool poison_logged, renew_logged, refill_logged, align_logged; /* the worker's */
 };
 
