@@ -381,7 +381,9 @@ static void arm_descriptor(clb_loop *loop)
     }
 }
 
-int clbi_loop_run(clb_loop *loop, int64_t deadline)
+/* Caller-driven: rounds until one does something. CLB_OK, TIMEOUT (nothing was done and the deadline
+ * has passed), STATE (somebody else is inside, or called from a callback). */
+static int run_rounds(clb_loop *loop, int64_t deadline)
 {
     pthread_mutex_lock(&loop->lock);
     if (loop->dispatching || !loop->cfg.caller_driven) {
@@ -406,7 +408,7 @@ int clbi_loop_wait(clb_loop *loop, pthread_mutex_t *lock, pthread_cond_t *cond, 
     if (loop->cfg.caller_driven) {
         clbi_loop_ref(loop); /* what the lock guards may go meanwhile */
         pthread_mutex_unlock(lock);
-        int r = clbi_loop_run(loop, deadline);
+        int r = run_rounds(loop, deadline);
         clbi_loop_unref(loop);
         pthread_mutex_lock(lock);
         /* A loop that has something to do all the time must not keep a caller for ever. */
@@ -503,7 +505,7 @@ int clb_loop_dispatch(clb_loop *loop, int64_t timeout_ns)
     if (!loop) {
         return CLB_ERR_INVAL;
     }
-    return clbi_loop_run(loop, clbi_deadline(timeout_ns));
+    return run_rounds(loop, clbi_deadline(timeout_ns));
 }
 
 int clb_loop_fd(clb_loop *loop)

@@ -41,12 +41,10 @@ void clbi_loop_kick(clb_loop *loop, struct clbi_member *m);
 bool clbi_loop_caller_driven(const clb_loop *loop);
 /* The calling thread is the one that runs callbacks of this loop at this moment. */
 bool clbi_loop_on_thread(clb_loop *loop);
-/* Caller-driven: one round, sleeping until deadline at most. CLB_OK, TIMEOUT (nothing was done and
- * the deadline has passed), STATE (somebody else is inside, or called from a callback). */
-int clbi_loop_run(clb_loop *loop, int64_t deadline);
-/* One wait of a call with a deadline for what the loop does; the caller looks again afterwards. lock
- * is held, and dropped meanwhile: sleeps on cond, or runs one round of a caller-driven loop. CLB_OK,
- * TIMEOUT, or STATE (see clbi_loop_run; or called on the loop's own thread). */
+/* One wait of a call with a deadline for what the loop does; the caller looks again afterwards.
+ * lock is held, and dropped meanwhile: sleeps on cond, or drives a caller-driven loop until it did
+ * something. CLB_OK, TIMEOUT, or STATE (called on the loop's own thread; caller-driven: somebody
+ * else is inside, or called from a callback). */
 int clbi_loop_wait(clb_loop *loop, pthread_mutex_t *lock, pthread_cond_t *cond, int64_t deadline);
 
 #endif

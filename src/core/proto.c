@@ -136,6 +136,13 @@ void clbi_proto_create_failed(struct clbi_proto *p, int stream)
 
 /* --- requests of ours --- */
 
+/* PING and RESET do not count against the 16 (PROTOCOL 4.2): they must get through when all else
+ * is stuck, and at most one of each is out. */
+static bool counts(uint8_t type)
+{
+    return type != CLBI_PING_REQ && type != CLBI_RESET_REQ;
+}
+
 static bool id_taken(const struct clbi_proto *p, int32_t id)
 {
     for (int i = 0; i < CLBI_MAX_PENDING; i++)
@@ -187,7 +194,7 @@ struct clbi_proto_pending *clbi_proto_pending_new(struct clbi_proto *p, uint8_t 
         .deadline = deadline,
     };
     req->id = clbi_proto_take_id(p);
-    if (clbi_proto_counts(type))
+    if (counts(type))
         p->in_flight++;
     return req;
 }
@@ -197,7 +204,7 @@ void clbi_proto_pending_free(struct clbi_proto *p, struct clbi_proto_pending *re
     int stream = req->stream;
 
     req->used = false;
-    if (clbi_proto_counts(req->type))
+    if (counts(req->type))
         p->in_flight--;
     clbi_proto_settle(p, stream);
 }

@@ -18,13 +18,6 @@ static inline int64_t clbi_proto_add_ns(int64_t now, int64_t delta)
     return now + delta;
 }
 
-/* PING and RESET do not count against the 16 (PROTOCOL 4.2): they must get through when all else
- * is stuck, and at most one of each is out. */
-static inline bool clbi_proto_counts(uint8_t type)
-{
-    return type != CLBI_PING_REQ && type != CLBI_RESET_REQ;
-}
-
 static inline bool clbi_proto_silent(const struct clbi_proto *p)
 {
     return p->silent_releases >= CLBI_MAX_INFLIGHT;
