@@ -185,7 +185,9 @@ static int pool_release(void *opaque, struct clb_buf *buf, size_t written)
         state = slot->state;
         pthread_mutex_unlock(&pool->lock);
     }
-    if (!slot || state != CLBI_SLOT_FILLING || slot->broken || written > pool->slot_bytes) {
+    /* The pointer tells a copy of a buffer that has gone home and is out again. */
+    if (!slot || state != CLBI_SLOT_FILLING || slot->broken || buf->data != slot->ptr ||
+        written > pool->slot_bytes) {
         misuse(pool, "release of a buffer that is not out");
         return CLB_ERR_INVAL;
     }
@@ -239,7 +241,9 @@ static void pool_buf_free(void *opaque, struct clb_buf *buf)
 
     if (slot) {
         pthread_mutex_lock(&pool->lock);
-        if (slot->state == CLBI_SLOT_FILLING && !slot->broken) {
+        if (slot->state == CLBI_SLOT_FILLING && buf->data != slot->ptr) {
+            bad = true; /* a copy of a buffer that has gone home and is out again */
+        } else if (slot->state == CLBI_SLOT_FILLING && !slot->broken) {
             push(pool, slot); /* still mapped: no OpenCL call */
             closing = pool->closing;
         } else if (slot->state == CLBI_SLOT_FILLING || slot->state == CLBI_SLOT_HELD) {

@@ -199,8 +199,8 @@ static void unhook(struct clbi_slot *slot)
     slot->armed = NULL;
 }
 
-/* A map or unmap that does not end, or does not tell: the buffer cannot be released while it runs (rusticl and
- * Oclgrind would free the memory at once), so it is lost. */
+/* A map or unmap that does not end, or does not tell: the buffer cannot be released while it runs
+ * (rusticl and Oclgrind would free the memory at once), so it is lost. */
 static void lose(struct clbi_slot *slot)
 {
     unhook(slot);

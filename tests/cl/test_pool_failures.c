@@ -301,7 +301,7 @@ static void foreign_buffers_are_refused(void)
 {
     struct kit k, other;
     clb_cl_frame *frame, *again;
-    struct clb_buf buf, theirs, host;
+    struct clb_buf buf, theirs, stale, host;
     struct clb_allocator h = clb_host_allocator();
     struct clb_alloc_req req = {.payload = 64, .capacity = 64, .align = 64, .stream_name = ""};
     int dummy;
@@ -343,9 +343,18 @@ static void foreign_buffers_are_refused(void)
     }
 #endif
     clb_cl_frame_unref(&frame);
+    stale = theirs;
     clb_buf_free(&other.a, &theirs); /* released, never a frame: retires */
     kit_settle(&k);
     kit_settle(&other);
+    CHECK_EQ(kit_alloc(&other, &theirs, 0), CLB_OK); /* the same slot */
+    CHECK(theirs.context == stale.context);
+#ifndef CLB_DEBUG_ABORT
+    other.a.free(other.a.opaque, &stale); /* a second time: not the one that is out now */
+    CHECK_EQ(kit_stats(&other).filling, 1);
+    CHECK_EQ(other.a.release(other.a.opaque, &stale, 1), CLB_ERR_INVAL);
+#endif
+    clb_buf_free(&other.a, &theirs);
     CHECK_EQ(kit_stats(&k).free, 2);
     CHECK_EQ(kit_stats(&other).free, 1);
     kit_close(&k);
