@@ -128,7 +128,7 @@ static int parse_recipe(const char *text, struct recv_recipe *recipe)
 
     if (strlen(text) >= sizeof copy)
         return -1;
-    strcpy(copy, text);
+    memcpy(copy, text, strlen(text) + 1);
     word = strsep(&rest, ",");
     if (args_parse_size(word, &recipe->size))
         return -1;

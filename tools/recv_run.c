@@ -40,7 +40,7 @@ static void note_other(struct recv_run *r)
         snprintf(r->others + len, sizeof r->others - len, "%s\"%s\"", len ? ", " : "",
                  report_escape(name, sizeof name, r->announced.name));
     else if (strcmp(r->others + len - 3, "..."))
-        strcpy(r->others + len, ", ...");
+        memcpy(r->others + len, ", ...", sizeof ", ...");
 }
 
 /* Nothing was refused before the link's own requests: a refusal is the window of a stream. */
