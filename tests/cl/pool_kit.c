@@ -140,3 +140,22 @@ void kit_wait_gone(unsigned (*what)(void))
         check_sleep_ms(1);
     CHECK_EQ(what(), 0);
 }
+
+void kit_run(const struct kit_test *tests, size_t n)
+{
+    const char *only = getenv("CLB_TEST_ONLY");
+    size_t i, ran = 0;
+
+    for (i = 0; i < n; i++) {
+        int64_t start = check_ms();
+
+        if (only && !strstr(tests[i].name, only))
+            continue;
+        printf("%s", tests[i].name);
+        fflush(stdout);
+        tests[i].fn();
+        printf(": %d ms\n", (int)(check_ms() - start));
+        ran++;
+    }
+    CHECK_GT(ran, 0);
+}

@@ -56,6 +56,18 @@ void kit_consume(struct kit *k, cl_command_queue queue, clb_cl_frame *frame, str
 /* Runs double and worker (caller-driven) until neither has anything to do. */
 void kit_settle(struct kit *k);
 clb_cl_pool_stats kit_stats(const struct kit *k);
+/* The cases of a program, in order, with their times. CLB_TEST_ONLY runs those whose name contains it;
+ * when that is none, the program fails. */
+struct kit_test {
+    const char *name;
+    void (*fn)(void);
+};
+#define KIT_TEST(fn)                                                                               \
+    {                                                                                              \
+#fn, fn                                                                                    \
+    }
+void kit_run(const struct kit_test *tests, size_t n);
+
 /* Until what is there is nothing, at most 10 s. */
 void kit_wait_gone(unsigned (*what)(void));
 

@@ -364,24 +364,13 @@ static void foreign_buffers_are_refused(void)
 
 int main(void)
 {
-    static const struct {
-        const char *name;
-        void (*fn)(void);
-    } tests[] = {
-#define T(name) {#name, name}
-        T(failed_use_renews),      T(failed_unmap_or_map_poisons), T(refill_is_tried_again),
-        T(creation_fails_cleanly), T(devices_are_found_or_not),    T(foreign_buffers_are_refused),
+    static const struct kit_test tests[] = {
+        KIT_TEST(failed_use_renews),        KIT_TEST(failed_unmap_or_map_poisons),
+        KIT_TEST(refill_is_tried_again),    KIT_TEST(creation_fails_cleanly),
+        KIT_TEST(devices_are_found_or_not), KIT_TEST(foreign_buffers_are_refused),
     };
-    const char *only = getenv("CLB_TEST_ONLY");
-    size_t i;
 
     check_watchdog(240);
-    for (i = 0; i < sizeof(tests) / sizeof(tests[0]); i++) {
-        if (only && !strstr(tests[i].name, only))
-            continue;
-        printf("%s\n", tests[i].name);
-        fflush(stdout);
-        tests[i].fn();
-    }
+    kit_run(tests, sizeof(tests) / sizeof(tests[0]));
     return 0;
 }

@@ -565,34 +565,22 @@ static void imported_objects_are_given_back(void)
 
 int main(void)
 {
-    static const struct {
-        const char *name;
-        void (*fn)(void);
-    } tests[] = {
-#define T(name) {#name, name}
-        T(life_of_a_frame),
-        T(the_double_sees_a_missing_wait),
-        T(readable_maps_keep_the_content),
-        T(calls_per_frame),
-        T(a_running_kernel_holds_its_buffer),
-        T(markers_are_shared),
-        T(images_of_frames),
-        T(many_events_per_frame),
-        T(ends_in_every_order),
-        T(last_unref_after_the_end),
-        T(a_consumer_that_never_finishes),
-        T(imported_objects_are_given_back),
+    static const struct kit_test tests[] = {
+        KIT_TEST(life_of_a_frame),
+        KIT_TEST(the_double_sees_a_missing_wait),
+        KIT_TEST(readable_maps_keep_the_content),
+        KIT_TEST(calls_per_frame),
+        KIT_TEST(a_running_kernel_holds_its_buffer),
+        KIT_TEST(markers_are_shared),
+        KIT_TEST(images_of_frames),
+        KIT_TEST(many_events_per_frame),
+        KIT_TEST(ends_in_every_order),
+        KIT_TEST(last_unref_after_the_end),
+        KIT_TEST(a_consumer_that_never_finishes),
+        KIT_TEST(imported_objects_are_given_back),
     };
-    const char *only = getenv("CLB_TEST_ONLY");
-    size_t i;
 
     check_watchdog(240);
-    for (i = 0; i < sizeof(tests) / sizeof(tests[0]); i++) {
-        if (only && !strstr(tests[i].name, only))
-            continue;
-        printf("%s\n", tests[i].name);
-        fflush(stdout);
-        tests[i].fn();
-    }
+    kit_run(tests, sizeof(tests) / sizeof(tests[0]));
     return 0;
 }

@@ -572,35 +572,20 @@ static void failures_under_load(void)
 
 int main(void)
 {
-    static const struct {
-        const char *name;
-        void (*fn)(void);
-    } tests[] = {
-#define T(name) {#name, name}
-        T(a25_callbacks_inline_late_never),
-        T(a08_kernel_on_a_second_queue),
-        T(a09_constant_memory),
-        T(two_consumer_queues),
-        T(waiting_alloc_is_woken),
-        T(a_consumer_that_never_finishes),
-        T(a17_ends_from_all_threads_at_once),
-        T(a17_four_threads_create_and_destroy),
-        T(failures_under_load),
+    static const struct kit_test tests[] = {
+        KIT_TEST(a25_callbacks_inline_late_never),
+        KIT_TEST(a08_kernel_on_a_second_queue),
+        KIT_TEST(a09_constant_memory),
+        KIT_TEST(two_consumer_queues),
+        KIT_TEST(waiting_alloc_is_woken),
+        KIT_TEST(a_consumer_that_never_finishes),
+        KIT_TEST(a17_ends_from_all_threads_at_once),
+        KIT_TEST(a17_four_threads_create_and_destroy),
+        KIT_TEST(failures_under_load),
     };
-    const char *only = getenv("CLB_TEST_ONLY");
-    size_t i;
 
     check_watchdog(SANITIZED ? 400 : 110);
     threads = check_threads();
-    for (i = 0; i < sizeof(tests) / sizeof(tests[0]); i++) {
-        int64_t start = check_ms();
-
-        if (only && !strstr(tests[i].name, only))
-            continue;
-        printf("%s", tests[i].name);
-        fflush(stdout);
-        tests[i].fn();
-        printf(": %d ms\n", (int)(check_ms() - start));
-    }
+    kit_run(tests, sizeof(tests) / sizeof(tests[0]));
     return 0;
 }
