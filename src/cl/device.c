@@ -78,7 +78,7 @@ void clbi_cl_device_sleep(clb_cl_device *dev, int64_t deadline)
         ;
 }
 
-/* Passes until nothing is left to do for now, at most until deadline. */
+/* Passes of the worker until one finds nothing to do, at most until deadline. */
 static void run_until(clb_cl_device *dev, int64_t deadline)
 {
     for (;;) {
