@@ -58,9 +58,9 @@ static void look(struct report *r, int64_t timeout_ns)
     size_t count = 0;
     int rc;
 
-    signals_leave_at_once(true);
+    signals_leave_at_once(true, NULL, NULL);
     rc = clb_discover(CLB_TRANSPORT_ANY, timeout_ns, found, sizeof found[0], MAX_CAMERAS, &count);
-    signals_leave_at_once(false);
+    signals_leave_at_once(false, NULL, NULL);
     if (rc < 0) {
         count = 0;
         if (rc == CLB_ERR_NOSYS)

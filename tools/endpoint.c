@@ -58,14 +58,14 @@ static void print_connected(struct endpoint *e, struct report *r)
     report_event(r);
 }
 
-static enum endpoint_result accept_one(struct endpoint *e, struct report *r, clb_listener *listener)
+static enum endpoint_result accept_one(struct endpoint *e, struct report *r)
 {
     int rc;
 
     for (;;) {
         if (signals_stop())
             return ENDPOINT_STOPPED;
-        rc = clb_listener_accept(listener, &e->link, SLICE_NS);
+        rc = clb_listener_accept(e->listener, &e->link, SLICE_NS);
         if (rc == CLB_OK)
             return ENDPOINT_UP;
         if (rc != CLB_ERR_TIMEOUT && rc != CLB_ERR_AGAIN) {
@@ -75,33 +75,37 @@ static enum endpoint_result accept_one(struct endpoint *e, struct report *r, clb
     }
 }
 
-/* What cannot be a URI is wrong usage. */
+/* What cannot be a URI is wrong usage, and no later attempt mends it. */
 static void fail_open(struct endpoint *e, struct report *r, int err,
                       const struct clb_status *status)
 {
     if (err == CLB_ERR_INVAL)
         r->exit_status = EXIT_USAGE;
+    else if (err != CLB_ERR_NOSYS && !e->listen)
+        report_keep_next(r, e->lost);
     report_status(r, err, status, e->uri);
 }
 
 static enum endpoint_result listen_for_one(struct endpoint *e, struct report *r,
                                            const clb_link_params *link)
 {
-    clb_listener *listener = NULL;
     enum endpoint_result result;
     int rc;
 
-    rc = clb_listener_open(&listener, clb_listener_params(.uri = e->uri, .link = *link));
-    if (rc < 0) {
-        fail_open(e, r, rc, link->status);
-        return ENDPOINT_FAILED;
+    if (!e->listener) {
+        rc = clb_listener_open(&e->listener, clb_listener_params(.uri = e->uri, .link = *link));
+        if (rc < 0) {
+            fail_open(e, r, rc, link->status);
+            return ENDPOINT_FAILED;
+        }
+        snprintf(e->real_uri, sizeof e->real_uri, "%s", clb_listener_uri(e->listener));
+        e->uri = e->real_uri; /* with the port that was picked */
+        print_listening(r, e->uri);
     }
-    snprintf(e->real_uri, sizeof e->real_uri, "%s", clb_listener_uri(listener));
-    e->uri = e->real_uri; /* with the port that was picked */
-    print_listening(r, e->uri);
-    result = accept_one(e, r, listener);
-    /* One link is all: whoever comes later is refused at once, and sees it. */
-    clb_listener_close(&listener);
+    result = accept_one(e, r);
+    /* One link at a time: whoever comes meanwhile is refused at once, and sees it. */
+    if (!e->lost)
+        clb_listener_close(&e->listener);
     return result;
 }
 
@@ -111,9 +115,9 @@ static enum endpoint_result connect_to(struct endpoint *e, struct report *r, clb
 
     link->uri = e->uri;
     link->connect_timeout_ns = e->timeout_ns;
-    signals_leave_at_once(true);
+    signals_leave_at_once(true, e->farewell, e->priv);
     rc = clb_link_open(&e->link, link);
-    signals_leave_at_once(false);
+    signals_leave_at_once(false, NULL, NULL);
     if (rc == CLB_OK)
         return ENDPOINT_UP;
     fail_open(e, r, rc, link->status);
@@ -146,8 +150,10 @@ enum endpoint_result endpoint_open(struct endpoint *e, struct report *r)
     enum endpoint_result result;
     int rc;
 
-    rc = clb_loop_create(&e->loop,
-                         clb_loop_params(.on_thread_start = stats_on_thread_start, .priv = &e->io));
+    rc = e->loop
+             ? CLB_OK
+             : clb_loop_create(&e->loop, clb_loop_params(.on_thread_start = stats_on_thread_start,
+                                                         .priv = &e->io));
     if (rc < 0) {
         report_status(r, rc, NULL, "I/O thread");
         return ENDPOINT_FAILED;
@@ -169,10 +175,16 @@ enum endpoint_result endpoint_open(struct endpoint *e, struct report *r)
     return ENDPOINT_UP;
 }
 
-void endpoint_close(struct endpoint *e)
+void endpoint_leave(struct endpoint *e)
 {
     signals_watch_link(NULL);
     clb_link_close(&e->link);
+}
+
+void endpoint_close(struct endpoint *e)
+{
+    endpoint_leave(e);
+    clb_listener_close(&e->listener);
     clb_loop_destroy(&e->loop);
 }
 
@@ -181,5 +193,6 @@ int endpoint_fail(struct endpoint *e, struct report *r, int err)
     struct clb_status why = {0};
 
     clb_link_get_state(e->link, &why);
+    report_keep_next(r, e->lost);
     return report_status(r, err, &why, e->uri);
 }

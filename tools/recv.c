@@ -48,6 +48,10 @@ static const struct arg_opt opts[] = {
     {"save", ARG_CHOICE, OPT(save), NULL,
      "write frames as files (y4m and npy: not in this version)", "png|y4m|raw|npy", 0, 0},
     {"every", ARG_U64, OPT(every), "N", "save every Nth frame (1)", NULL, 1, 0},
+    {"reconnect", ARG_FLAG, OPT(reconnect), NULL,
+     "when the link ends or cannot be made, make a new one", NULL, 0, 0},
+    {"reconnect-max", ARG_U64, OPT(reconnect_max), "N",
+     "give up after so many attempts in a row without a frame (never)", NULL, 1, 0},
     {"timeout", ARG_MS, OPT(timeout_ns), "MS",
      "until the link is up, and until the stream is announced (5000)", NULL, 1, 86400000},
     {"idle-timeout", ARG_MS, OPT(idle_timeout_ns), "MS",
@@ -81,10 +85,23 @@ static const struct arg_spec spec = {
         "that\n"
         "is larger: frames of more than 64 MiB need both options.\n"
         "\n"
+        "With --reconnect the end of a link, lost or orderly, is not the end: there is a new "
+        "attempt\n"
+        "at once, then after 0.1 s, 0.2 s and so on up to 5 s, until --count frames came over all\n"
+        "links together or a signal comes. Then the status is 0. It is 1 as without --reconnect "
+        "for\n"
+        "what no new link mends (a frame that is not the pattern, a file, the device, the "
+        "layout),\n"
+        "and after --reconnect-max attempts; the last one is then what is told. Frames are "
+        "numbered\n"
+        "on over all links, in events and in the names of files. With --listen the next peer is\n"
+        "waited for.\n"
+        "\n"
         "In the summary, heap_allocs_steady and minor_faults_io_steady count after 100 frames; "
         "they\n"
-        "are null when there were no more. A signal before `connected` ends with status 0 and\n"
-        "without a summary.\n"
+        "are null when there were no more, and count per link. A signal before `connected` ends "
+        "with\n"
+        "status 0 and, unless --reconnect is given, without a summary.\n"
         "\n"
         "--memory: auto, alloc-host and host are in this version. --preprocess takes\n"
         "WxH[,letterbox|stretch|cover][,f32|f16|u8][,nchw|nhwc][,rgb|bgr]; this version has the\n"
@@ -196,6 +213,8 @@ static int check_options(struct recv_run *r)
     if (o->stream && strlen(o->stream) > 51)
         return args_usage("recv", stderr, "--stream wants at most 51 bytes, got %zu",
                           strlen(o->stream));
+    if (o->reconnect_max && !o->reconnect)
+        return args_usage("recv", stderr, "--reconnect-max needs --reconnect");
     if (check_layout(r) || check_save(r))
         return EXIT_USAGE;
     if (o->verify == VERIFY_BARS && !r->setup.has_image)

@@ -53,7 +53,8 @@ struct recv_backend;
 struct recv_backend_ops {
     /* Before the link is there. */
     int (*open)(struct recv_backend **out, const struct recv_setup *setup);
-    /* Memory for `slots` frames, of which `keep` are with the device at most. */
+    /* Memory for `slots` frames, of which `keep` are with the device at most. A pool that was made
+     * before goes, and stays in the counters; nothing may be pending. */
     int (*make_pool)(struct recv_backend *b, size_t slot_bytes, uint32_t slots, uint32_t keep,
                      struct clb_allocator *out);
     /* Members reason, platform, device, driver_version of the event `memory`. */

@@ -54,6 +54,7 @@ struct recv_backend {
     struct slot slot[MAX_PENDING];
     uint32_t keep, first, count; /* slots [first, first + count) modulo keep are with the device */
     uint64_t result_bytes;
+    struct recv_counters past; /* of earlier pools */
 };
 
 static int fail_cl(struct recv_backend *b, const char *where, cl_int code)
@@ -127,12 +128,28 @@ static int make_tensors(struct recv_backend *b)
     return 0;
 }
 
+static void cl_get_counters(struct recv_backend *b, struct recv_counters *out);
+
+static void drop_pool(struct recv_backend *b)
+{
+    cl_get_counters(b, &b->past);
+    clb_cl_pool_destroy(&b->pool);
+    for (uint32_t i = 0; i < MAX_PENDING; i++)
+        if (b->slot[i].tensor) {
+            clReleaseMemObject(b->slot[i].tensor);
+            b->slot[i].tensor = NULL;
+        }
+    b->first = 0;
+}
+
 static int cl_make_pool(struct recv_backend *b, size_t slot_bytes, uint32_t slots, uint32_t keep,
                         struct clb_allocator *out)
 {
     struct clb_status status = {0};
     int mem = clb_cl_mem_from_name(b->setup->requested), rc;
 
+    if (b->pool)
+        drop_pool(b);
     b->keep = keep < MAX_PENDING ? keep : MAX_PENDING;
     if (b->preprocess && make_tensors(b))
         return EXIT_FAILED;
@@ -391,13 +408,13 @@ static void cl_get_counters(struct recv_backend *b, struct recv_counters *out)
 
     memset(out, 0, sizeof *out);
     clb_cl_pool_get_stats(b->pool, &stats, sizeof stats);
-    out->cl_copied_bytes = stats.cl_copied_bytes;
+    out->cl_copied_bytes = b->past.cl_copied_bytes + stats.cl_copied_bytes;
     out->result_bytes = b->result_bytes;
-    out->hits = stats.allocs;
-    out->misses = stats.alloc_misses;
-    out->poisoned = stats.poisoned;
-    out->created = stats.created;
-    out->heap_allocs = stats.heap_allocs;
+    out->hits = b->past.hits + stats.allocs;
+    out->misses = b->past.misses + stats.alloc_misses;
+    out->poisoned = b->past.poisoned + stats.poisoned;
+    out->created = b->past.created + stats.created;
+    out->heap_allocs = b->past.heap_allocs + stats.heap_allocs;
     out->slots = stats.slots;
     out->slot_bytes = stats.slot_bytes;
     out->path = clb_cl_mem_name(stats.mem);

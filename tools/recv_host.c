@@ -13,8 +13,9 @@ struct recv_backend {
     clb_host_pool *pool;
     uint32_t slots; /* the pool makes them when first needed */
     uint64_t warm_up_allocs;
-    clb_packet *packet;  /* submitted and not collected */
-    clb_packet *current; /* collected: its memory is being looked at */
+    struct recv_counters past; /* of earlier pools */
+    clb_packet *packet;        /* submitted and not collected */
+    clb_packet *current;       /* collected: its memory is being looked at */
     bool want_rgb;
     uint8_t *rgb; /* made when first wanted */
 };
@@ -53,12 +54,18 @@ static int warm_up(struct recv_backend *b, size_t slot_bytes, uint32_t slots)
     return rc;
 }
 
+static void host_get_counters(struct recv_backend *b, struct recv_counters *out);
+
 static int host_make_pool(struct recv_backend *b, size_t slot_bytes, uint32_t slots, uint32_t keep,
                           struct clb_allocator *out)
 {
     int rc;
 
     (void)keep;
+    if (b->pool) {
+        host_get_counters(b, &b->past);
+        clb_host_pool_destroy(&b->pool);
+    }
     rc = clb_host_pool_create(&b->pool,
                               clb_host_pool_params(.buf_size = slot_bytes, .count = slots,
                                                    .max_bytes = (slot_bytes + 64) * slots));
@@ -142,9 +149,9 @@ static void host_get_counters(struct recv_backend *b, struct recv_counters *out)
 
     memset(out, 0, sizeof *out);
     clb_host_pool_get_stats(b->pool, &stats, sizeof stats);
-    out->hits = stats.allocs - b->warm_up_allocs;
-    out->misses = stats.alloc_misses;
-    out->heap_allocs = stats.heap_allocs;
+    out->hits = b->past.hits + stats.allocs - b->warm_up_allocs;
+    out->misses = b->past.misses + stats.alloc_misses;
+    out->heap_allocs = b->past.heap_allocs + stats.heap_allocs;
     out->slots = b->slots;
     out->slot_bytes = stats.slot_bytes;
     out->path = "host";

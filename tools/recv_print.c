@@ -127,12 +127,25 @@ static void print_speed(struct recv_run *r, struct json *j)
     json_real(j, "cpu_s_per_gb", r->bytes ? cpu / ((double)r->bytes / 1e9) : (double)NAN, 6);
 }
 
-void recv_print_summary(struct recv_run *r, const struct recv_summary *s)
+void recv_print_reconnect(struct recv_run *r, uint64_t wait_ms)
 {
     struct json *j = &r->report.out;
-    const clb_stream_stats *st = &s->stream;
-    const struct recv_counters *m = &s->memory;
 
+    json_begin(j, "reconnect");
+    json_uint(j, "attempt", r->in_vain + 1);
+    json_uint(j, "wait_ms", wait_ms);
+    json_str(j, "code", clb_error_name(r->lost.err));
+    json_str(j, "message", r->lost.message);
+    report_event(&r->report);
+}
+
+void recv_print_summary(struct recv_run *r)
+{
+    struct json *j = &r->report.out;
+    const clb_stream_stats *st = &r->past;
+    struct recv_counters counters, *m = &counters;
+
+    r->ops->get_counters(r->backend, m);
     json_begin(j, "summary");
     json_uint(j, "frames", r->frames);
     json_uint(j, "bytes", r->bytes);
@@ -157,9 +170,11 @@ void recv_print_summary(struct recv_run *r, const struct recv_summary *s)
     json_uint(j, "pool_misses", m->misses);
     json_uint(j, "poisoned", m->poisoned);
     json_uint(j, "cl_buffers_created", m->created);
-    print_or_null(j, "heap_allocs_steady", s->heap_allocs_steady);
-    print_or_null(j, "minor_faults_io_steady", s->minor_faults_steady);
+    print_or_null(j, "heap_allocs_steady", r->allocs_steady);
+    print_or_null(j, "minor_faults_io_steady", r->faults_steady);
     print_speed(r, j);
+    json_uint(j, "reconnects", r->links ? r->links - 1 : 0);
+    json_uint(j, "attempts_failed", r->attempts_failed);
     json_str(j, "ended_by", r->ended_by);
     report_event(&r->report);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The main loop of `recv`: takes packets as long as the device has room for them, else waits for the
+ * One link of `recv`: takes packets as long as the device has room for them, else waits for the
  * oldest frame.
  */
 #include "recv_run.h"
@@ -27,6 +27,8 @@ static int fail_call(struct recv_run *r, int rc, const char *what)
         return EXIT_FAILED;
     if (rc == CLB_ERR_LOST || rc == CLB_ERR_PROTO || rc == CLB_ERR_IO)
         return endpoint_fail(&r->endpoint, &r->report, rc);
+    if (rc == CLB_ERR_TIMEOUT)
+        report_keep_next(&r->report, r->endpoint.lost);
     return report_fail(&r->report, rc, r->opt.stream ? r->opt.stream : "stream", "%s: %s", what,
                        clb_error_str(rc));
 }
@@ -91,6 +93,7 @@ static int find_stream(struct recv_run *r)
     r->ended_by = rc == CLB_ERR_CLOSED ? "peer" : "error";
     if (rc != CLB_ERR_CLOSED)
         rc = CLB_ERR_TIMEOUT;
+    report_keep_next(&r->report, r->endpoint.lost);
     if (r->others[0])
         return report_fail(
             &r->report, rc, r->opt.stream,
@@ -107,41 +110,52 @@ static int find_stream(struct recv_run *r)
 /* --slots by default: as many as packets fit the window, at most 64, and 4 more. When the size of a
  * frame is not known, each may be as large as the window, and memory sets a limit too: then small
  * frames may spill when the device is slow. */
-static void plan_pool(const struct recv_run *r, size_t *slot_bytes, uint32_t *slots, uint32_t *keep)
+static struct recv_plan plan_pool(const struct recv_run *r)
 {
+    struct recv_plan plan;
     uint64_t window = r->announced.peer_window ? r->announced.peer_window : 64, fit, total;
 
     if (r->setup.has_image) {
-        *slot_bytes = pattern_frame_bytes(&r->setup.image);
-        fit = window / *slot_bytes;
+        plan.slot_bytes = pattern_frame_bytes(&r->setup.image);
+        fit = window / plan.slot_bytes;
     } else {
-        *slot_bytes = (size_t)window;
+        plan.slot_bytes = (size_t)window;
         fit = GUESS_BYTES / window;
     }
     fit = fit < 1 ? 1 : fit > MAX_WINDOW_PACKETS ? MAX_WINDOW_PACKETS : fit;
     total = r->opt.slots ? r->opt.slots : fit + MORE_SLOTS;
-    *slots = (uint32_t)total;
-    *keep = total > fit ? (uint32_t)(total - fit) : 1;
+    plan.slots = (uint32_t)total;
+    plan.keep = total > fit ? (uint32_t)(total - fit) : 1;
+    return plan;
+}
+
+/* The pool of the link before serves again when it is as good as a new one would be. */
+static int have_pool(struct recv_run *r)
+{
+    struct recv_plan plan = plan_pool(r);
+    int rc;
+
+    if (r->plan.slots >= plan.slots && r->plan.slot_bytes >= plan.slot_bytes &&
+        r->plan.keep >= plan.keep)
+        return 0;
+    report_doing(&r->report, "making %u buffers of %zu bytes ...", plan.slots, plan.slot_bytes);
+    rc = r->ops->make_pool(r->backend, plan.slot_bytes, plan.slots, plan.keep, &r->allocator);
+    report_clear(&r->report);
+    r->plan = plan;
+    return rc;
 }
 
 static int open_stream(struct recv_run *r)
 {
-    struct clb_allocator allocator;
-    uint32_t slots, keep;
-    size_t slot_bytes;
     int rc;
 
-    plan_pool(r, &slot_bytes, &slots, &keep);
-    report_doing(&r->report, "making %u buffers of %zu bytes ...", slots, slot_bytes);
-    rc = r->ops->make_pool(r->backend, slot_bytes, slots, keep, &allocator);
-    report_clear(&r->report);
-    if (rc) {
+    if (have_pool(r)) {
         r->ended_by = "error";
         return EXIT_FAILED;
     }
     recv_print_memory(r);
     rc = clb_stream_open(&r->stream, r->endpoint.link,
-                         clb_stream_params(.name = r->announced.name, .allocator = allocator,
+                         clb_stream_params(.name = r->announced.name, .allocator = r->allocator,
                                            .on_full = (enum clb_full)r->opt.on_full,
                                            .queue_len = (uint32_t)r->opt.queue,
                                            .open_timeout_ns = r->opt.timeout_ns));
@@ -187,7 +201,7 @@ static int check_refused(struct recv_run *r, bool at_end)
         return 0;
     if (r->setup.has_image)
         return fail_misfit(r, CLB_ERR_TOOBIG, lost ? (s.bytes - r->read_bytes) / lost : 0);
-    if (!at_end || r->read)
+    if (!at_end || r->read || r->frames)
         return 0;
     return report_fail(&r->report, CLB_ERR_NOMEM, r->announced.name,
                        "no frame found memory, %llu were lost; see --slots and --memory",
@@ -206,6 +220,12 @@ static uint64_t heap_allocs(struct recv_run *r)
     return link.heap_allocs + counters.heap_allocs;
 }
 
+/* Files and `frame` events count the packets of all links; the peer counts those of one. */
+static uint64_t number_of(const struct recv_run *r, uint64_t seq)
+{
+    return r->past.packets + seq;
+}
+
 static enum verify_result verify(struct recv_run *r, const struct recv_frame *f)
 {
     enum verify_result result;
@@ -216,18 +236,19 @@ static enum verify_result verify(struct recv_run *r, const struct recv_frame *f)
     r->verified += result == VERIFY_GOOD;
     if (result == VERIFY_BAD && !r->verify_errors++)
         snprintf(r->first_bad, sizeof r->first_bad, "frame %llu: %s",
-                 (unsigned long long)f->info.seq, r->verify.why);
+                 (unsigned long long)number_of(r, f->info.seq), r->verify.why);
     return result;
 }
 
 /* Everything that is done with a frame once the device is through with it. */
-static int look_at(struct recv_run *r, const struct recv_frame *f)
+static int look_at(struct recv_run *r, struct recv_frame *f)
 {
     bool has_crc = r->opt.crc && (f->pixels || !f->info.size);
     enum verify_result verified;
     uint32_t crc = 0;
 
     r->frames++;
+    r->link_frames++;
     r->bytes += f->info.size;
     r->metadata_bytes += f->info.metadata_size;
     if (f->done_ns)
@@ -235,6 +256,7 @@ static int look_at(struct recv_run *r, const struct recv_frame *f)
     if (has_crc)
         crc = crc32_of(f->pixels, f->info.size);
     verified = verify(r, f);
+    f->info.seq = number_of(r, f->info.seq);
     r->last_ns = stats_now_ns();
     if (r->opt.frames)
         recv_print_frame(r, f, has_crc ? &crc : NULL, verified);
@@ -255,7 +277,7 @@ static int finish_oldest(struct recv_run *r)
         return EXIT_FAILED;
     rc = look_at(r, &f);
     r->ops->put(r->backend);
-    if (r->frames == RECV_WARM_UP) {
+    if (r->link_frames == RECV_WARM_UP) {
         r->warm = true;
         r->warm_allocs = heap_allocs(r);
         r->warm_faults = stats_minor_faults(&r->endpoint.io);
@@ -278,7 +300,7 @@ static int submit(struct recv_run *r, clb_packet **packet)
         r->first_ns = info.first_byte_ns;
     r->read++;
     r->read_bytes += info.size + info.metadata_size;
-    save = recv_out_wants(&r->out, info.seq);
+    save = recv_out_wants(&r->out, number_of(r, info.seq));
     rc =
         r->ops->submit(r->backend, packet,
                        r->opt.crc || verify_active(&r->verify) || (save && r->out.save == SAVE_RAW),
@@ -358,71 +380,51 @@ static void receive(struct recv_run *r)
 
 /* ---- the end --------------------------------------------------------------------------------- */
 
-static void judge(struct recv_run *r)
+static void add_steady(int64_t *sum, int64_t now, int64_t then)
 {
-    const char *stream = r->announced.name[0] ? r->announced.name : "stream";
-
-    if (r->stream && strcmp(r->ended_by, "signal") && check_refused(r, true))
-        r->ended_by = "error";
-    if (r->verify_errors)
-        report_fail(&r->report, CLB_ERR_IO, stream,
-                    "%llu of %llu frames are not the pattern %s; the first is %s",
-                    (unsigned long long)r->verify_errors, (unsigned long long)r->frames,
-                    verify_name(&r->verify), r->first_bad);
-    if (r->opt.count && r->frames < r->opt.count && !strcmp(r->ended_by, "peer"))
-        report_fail(
-            &r->report, CLB_ERR_CLOSED, stream,
-            "the peer ended after %llu of %llu frames; send more, or give a smaller --count",
-            (unsigned long long)r->frames, (unsigned long long)r->opt.count);
+    if (now >= 0 && then >= 0)
+        *sum = (*sum < 0 ? 0 : *sum) + now - then;
 }
 
-/* Everything between `connected` and `summary`. */
-static void serve(struct recv_run *r)
+/* What the link leaves in the totals. */
+static void count_link(struct recv_run *r)
 {
-    struct recv_summary s = {.heap_allocs_steady = -1, .minor_faults_steady = -1};
-    int64_t cpu = stats_cpu_process_ns(), cpu_io = stats_cpu_thread_ns(&r->endpoint.io), now;
-    bool streaming = false;
+    clb_stream_stats s = {0};
+    int64_t now = stats_cpu_thread_ns(&r->endpoint.io);
 
+    r->cpu_ns = stats_cpu_process_ns() - r->cpu_start_ns;
+    r->cpu_io_ns = r->cpu_io_start_ns < 0 || now < 0 ? -1 : now - r->cpu_io_start_ns;
+    if (r->warm) {
+        add_steady(&r->allocs_steady, (int64_t)heap_allocs(r), (int64_t)r->warm_allocs);
+        add_steady(&r->faults_steady, stats_minor_faults(&r->endpoint.io), r->warm_faults);
+    }
+    if (r->stream)
+        clb_stream_get_stats(r->stream, &s, sizeof s);
+    r->past.packets += s.packets;
+    r->past.dropped_oldest += s.dropped_oldest;
+    r->past.dropped_newest += s.dropped_newest;
+    r->past.alloc_failed += s.alloc_failed;
+    r->past.bad_metadata += s.bad_metadata;
+    r->past.spilled += s.spilled;
+    r->past.spill_bytes += s.spill_bytes;
+    r->past.moved_bytes += s.moved_bytes;
+    r->past.readback_bytes += s.readback_bytes;
+}
+
+void recv_one_link(struct recv_run *r)
+{
+    r->others[0] = '\0';
+    r->read = r->read_bytes = r->link_frames = 0;
+    r->warm = false;
+    r->ended_by = NULL;
+    verify_restart(&r->verify);
     if (find_stream(r) == 0) {
         recv_print_stream(r);
-        streaming = open_stream(r) == 0;
+        if (open_stream(r) == 0)
+            receive(r);
     }
-    if (streaming)
-        receive(r);
-    r->cpu_ns = stats_cpu_process_ns() - cpu;
-    now = stats_cpu_thread_ns(&r->endpoint.io);
-    r->cpu_io_ns = cpu_io < 0 || now < 0 ? -1 : now - cpu_io;
-    if (r->warm) {
-        int64_t faults = stats_minor_faults(&r->endpoint.io);
-
-        s.heap_allocs_steady = (int64_t)(heap_allocs(r) - r->warm_allocs);
-        if (faults >= 0 && r->warm_faults >= 0)
-            s.minor_faults_steady = faults - r->warm_faults;
-    }
-    judge(r);
-    if (r->stream)
-        clb_stream_get_stats(r->stream, &s.stream, sizeof s.stream);
-    r->ops->get_counters(r->backend, &s.memory);
+    if (r->stream && strcmp(r->ended_by, "signal") && check_refused(r, true))
+        r->ended_by = "error";
+    count_link(r);
     clb_stream_close(&r->stream);
-    endpoint_close(&r->endpoint);
-    recv_print_summary(r, &s);
-}
-
-int recv_run(struct recv_run *r)
-{
-    int rc = recv_out_open(&r->out, &r->report);
-
-    if (!rc) {
-        report_doing(&r->report, "starting %s ...",
-                     r->ops == &recv_host_ops ? "with host memory" : "the OpenCL device");
-        rc = r->ops->open(&r->backend, &r->setup);
-        report_clear(&r->report);
-    }
-    if (rc)
-        return EXIT_FAILED;
-    if (endpoint_open(&r->endpoint, &r->report) == ENDPOINT_UP)
-        serve(r);
-    else
-        endpoint_close(&r->endpoint);
-    return r->report.failed ? r->report.exit_status : EXIT_OK;
 }

@@ -71,13 +71,21 @@ static void one_line(char *text)
 static int fail(struct report *r, int err, enum clb_domain domain, int native, const char *where,
                 char *message)
 {
+    struct report_failure *keep = r->keep;
     char place[256];
 
+    r->keep = NULL;
     if (r->failed)
         return EXIT_FAILED;
-    r->failed = true;
     one_line(message);
     snprintf(place, sizeof place, "%s", where);
+    if (keep) {
+        *keep = (struct report_failure){.err = err, .domain = domain, .native = native};
+        memcpy(keep->where, place, sizeof place);
+        snprintf(keep->message, sizeof keep->message, "%s", message);
+        return EXIT_FAILED;
+    }
+    r->failed = true;
     one_line(place);
     if (!r->out.text) {
         json_begin(&r->out, "error");
@@ -126,6 +134,19 @@ int report_errno(struct report *r, int number, const char *where, const char *hi
         err = CLB_ERR_ACCESS;
     snprintf(message, sizeof message, "%s%s", strerror(number), hint);
     return fail(r, err, CLB_DOMAIN_ERRNO, number, where, message);
+}
+
+void report_keep_next(struct report *r, struct report_failure *keep)
+{
+    r->keep = keep;
+}
+
+int report_tell(struct report *r, const struct report_failure *kept, const char *more)
+{
+    char message[sizeof kept->message + 128];
+
+    snprintf(message, sizeof message, "%s%s", kept->message, more);
+    return fail(r, kept->err, kept->domain, kept->native, kept->where, message);
 }
 
 void report_event(struct report *r)

@@ -13,6 +13,15 @@
 
 #include "json.h"
 
+/* A failure that was not told, or not yet. */
+struct report_failure {
+    int err; /* CLB_OK = none */
+    enum clb_domain domain;
+    int native;
+    char where[256];
+    char message[512];
+};
+
 struct report {
     const char *command; /* "recv" */
     struct json out;
@@ -23,6 +32,7 @@ struct report {
         same_terminal; /* standard output may be the same: nothing is to be printed into the line */
     bool line_shown;   /* a progress line stands there */
     int64_t next_line_ns;
+    struct report_failure *keep; /* where the next failure goes; NULL = it is told */
 };
 
 void report_init(struct report *r, const char *command, bool json);
@@ -38,6 +48,11 @@ int report_fail(struct report *r, int err, const char *where, const char *fmt, .
 int report_status(struct report *r, int err, const struct clb_status *status, const char *where);
 /* A system call: the message is its text and the hint, domain and native tell the number. */
 int report_errno(struct report *r, int number, const char *where, const char *hint);
+
+/* The next failure goes to *keep and is not told: the command goes on. NULL = as ever. */
+void report_keep_next(struct report *r, struct report_failure *keep);
+/* Reports such a failure after all; `more` follows its message. */
+int report_tell(struct report *r, const struct report_failure *kept, const char *more);
 
 /* Ends an event: its line is written. When that fails the command is asked to stop, and if the reason
  * is not that the reader went away, it has failed. */

@@ -26,6 +26,8 @@ static struct {
     pthread_mutex_t lock;
     clb_link *link;
     bool leave_at_once;
+    int (*farewell)(void *priv);
+    void *priv;
     int signal_fd, stop_fd, quit_fd;
     _Atomic bool stop;
 } watch = {.lock = PTHREAD_MUTEX_INITIALIZER, .signal_fd = -1, .stop_fd = -1, .quit_fd = -1};
@@ -40,6 +42,12 @@ static void set(int fd)
     while (n < 0 && errno == EINTR);
 }
 
+/* lock held: what farewell sees is not touched by the thread that the end is taken out of the hands of. */
+static void leave(void)
+{
+    _exit(watch.farewell ? watch.farewell(watch.priv) : 0);
+}
+
 void signals_request_stop(void)
 {
     if (atomic_exchange(&watch.stop, true))
@@ -47,7 +55,7 @@ void signals_request_stop(void)
     set(watch.stop_fd);
     pthread_mutex_lock(&watch.lock);
     if (watch.leave_at_once)
-        _exit(0);
+        leave();
     if (watch.link)
         clb_link_shutdown(watch.link, 0);
     pthread_mutex_unlock(&watch.lock);
@@ -144,11 +152,13 @@ void signals_watch_link(clb_link *link)
     pthread_mutex_unlock(&watch.lock);
 }
 
-void signals_leave_at_once(bool yes)
+void signals_leave_at_once(bool yes, int (*farewell)(void *priv), void *priv)
 {
     pthread_mutex_lock(&watch.lock);
     watch.leave_at_once = yes;
+    watch.farewell = farewell;
+    watch.priv = priv;
     if (yes && atomic_load(&watch.stop))
-        _exit(0);
+        leave();
     pthread_mutex_unlock(&watch.lock);
 }

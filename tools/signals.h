@@ -26,7 +26,11 @@ int signals_fd(void);
 /* The link to shut down on a stop; NULL before it is closed. */
 void signals_watch_link(clb_link *link);
 
-/* While true a stop ends the process at once with status 0: there is no peer yet to take leave of. */
-void signals_leave_at_once(bool yes);
+/*
+ * While true a stop ends the process at once: there is no peer yet to take leave of. farewell, which
+ * may be NULL, is called before that on whatever thread it is, while the caller is inside a call that
+ * nothing wakes; it returns the exit status, else that is 0.
+ */
+void signals_leave_at_once(bool yes, int (*farewell)(void *priv), void *priv);
 
 #endif

@@ -24,6 +24,11 @@ void verify_free(struct verify *v)
     v->have_want = false;
 }
 
+void verify_restart(struct verify *v)
+{
+    v->have_ahead = false;
+}
+
 bool verify_active(const struct verify *v)
 {
     return v->mode != VERIFY_OFF;

@@ -27,6 +27,9 @@ void verify_init(struct verify *v, enum verify_mode mode, const struct clb_image
                  uint64_t seed);
 void verify_free(struct verify *v);
 
+/* Another link: its frames are counted from its first one. */
+void verify_restart(struct verify *v);
+
 /* Whether frames have to be looked at at all. */
 bool verify_active(const struct verify *v);
 
