@@ -123,8 +123,8 @@ typedef struct clb_stream_params {
  * referenced.
  * @thread any. @blocks up to open_timeout_ns.
  * @return CLB_OK; INVAL, BUSY (already open), TIMEOUT, TOOBIG (refused by the peer: too many
- *         streams or window), NOSYS (trailer and re-pitch in this version), CLOSED, LOST, NOMEM,
- *         STATE.
+ *         streams or window), IO (refused by the peer without a reason), NOSYS (trailer and
+ *         re-pitch in this version), CLOSED, LOST, NOMEM, STATE.
  */
 CLB_API int clb_stream_open(clb_stream **out, clb_link *link, const clb_stream_params *params);
 
@@ -157,8 +157,9 @@ CLB_API CLB_NODISCARD int clb_stream_read(clb_stream *stream, clb_packet **out, 
  * used.
  * @owner the memory is borrowed until return. @thread any. @blocks up to timeout_ns, see above.
  * @return CLB_OK; TOOBIG (larger than the window, at once), AGAIN, TIMEOUT (nothing was sent; or,
- *         after the last byte, no answer within progress_timeout_ns), CLOSED, LOST, INVAL, NOMEM,
- *         STATE (the stream has no write_window; caller-driven loop, other thread).
+ *         after the last byte, no answer within progress_timeout_ns), IO (the peer refused the
+ *         packet), CLOSED, LOST, INVAL, NOMEM, STATE (the stream has no write_window; caller-driven
+ *         loop, other thread).
  */
 CLB_API CLB_NODISCARD int clb_stream_write(clb_stream *stream, const struct clb_iovec *iov,
                                            size_t n, int64_t timeout_ns);
