@@ -28,13 +28,18 @@
 
 int clbi_tcp_want(struct clbi_transport *t, uint32_t events)
 {
+    const uint32_t before = t->watch.events;
     int err;
 
     if (t->watched && t->watch.events == events)
         return 0;
     t->watch.events = events;
-    if (t->watched)
-        return t->env.loop_ops->rewatch(t->env.loop, &t->watch);
+    if (t->watched) {
+        err = t->env.loop_ops->rewatch(t->env.loop, &t->watch);
+        if (err)
+            t->watch.events = before; /* as the system has it: the next attempt is made */
+        return err;
+    }
     t->watch.fd = t->fd;
     err = t->env.loop_ops->watch(t->env.loop, &t->watch);
     t->watched = err == 0;
@@ -427,6 +432,8 @@ void clbi_tcp_io_event(struct clbi_transport *t, uint32_t events)
     }
     if (t->state == ST_UP && t->tx.iov && (events & (EPOLLOUT | broken)))
         tx_event(t);
+    else if (t->state == ST_UP && !t->tx.iov && (events & EPOLLOUT))
+        clbi_tcp_want(t, t->watch.events & ~(uint32_t)EPOLLOUT); /* it could not be switched off */
     /* Neither can be masked. With nobody to tell, the loop would spin; the next operation meets the
      * cause by itself, and watches again. */
     if (t->state == ST_UP && (events & broken) && (!t->rx.segs || t->rx.canceled) && !t->tx.iov)
