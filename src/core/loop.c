@@ -186,6 +186,17 @@ void clbi_loop_kick(clb_loop *loop, struct clbi_member *m)
     }
 }
 
+bool clbi_loop_kick_awake(clb_loop *loop, struct clbi_member *m)
+{
+    pthread_mutex_lock(&loop->lock);
+    const bool comes = m->joined && loop->awake;
+    if (comes) {
+        push_dirty(loop, m);
+    }
+    pthread_mutex_unlock(&loop->lock);
+    return comes;
+}
+
 /* Lock held: marks who is due and returns the earliest deadline of the others. */
 static int64_t collect_due(clb_loop *loop, int64_t now)
 {
@@ -281,7 +292,7 @@ static int round_once(clb_loop *loop, int64_t until)
     for (int i = 0; i < loop->batch_len; i++) {
         struct clbi_watch *w = loop->batch[i].data.ptr;
         if (w == &loop->wake_watch) {
-            clbi_wakefd_clear(loop->wakefd);
+            /* It has done its work, see there. */
         } else if (w == &loop->timer_watch) {
             uint64_t ticks;
             while (read(loop->timerfd, &ticks, sizeof ticks) < 0 && errno == EINTR) {
@@ -451,7 +462,8 @@ int clb_loop_create(clb_loop **out, const clb_loop_params *params)
         loop_free(loop);
         return CLB_ERR_IO;
     }
-    loop->wake_watch = (struct clbi_watch){.fd = loop->wakefd, .events = EPOLLIN};
+    /* Edge-triggered: each wake-up is told once, and nobody has to read the counter. */
+    loop->wake_watch = (struct clbi_watch){.fd = loop->wakefd, .events = EPOLLIN | EPOLLET};
     loop->timer_watch = (struct clbi_watch){.fd = loop->timerfd, .events = EPOLLIN};
     if (loop_watch(loop, &loop->wake_watch) != 0 ||
         (cfg.caller_driven && loop_watch(loop, &loop->timer_watch) != 0)) {

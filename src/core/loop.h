@@ -37,6 +37,9 @@ void clbi_loop_join(clb_loop *loop, struct clbi_member *m);
 void clbi_loop_leave(clb_loop *loop, struct clbi_member *m);
 /* Any thread: service runs soon. Nothing happens when m is not joined. */
 void clbi_loop_kick(clb_loop *loop, struct clbi_member *m);
+/* The same when the dispatcher is at work and comes to it without being woken; false = it sleeps, and
+ * nothing was done. */
+bool clbi_loop_kick_awake(clb_loop *loop, struct clbi_member *member);
 
 bool clbi_loop_caller_driven(const clb_loop *loop);
 /* The calling thread is the one that runs callbacks of this loop at this moment. */
