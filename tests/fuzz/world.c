@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The world of a fuzz target. See world.h. */
+#include "world.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sys/epoll.h>
+#include <sys/timerfd.h>
+#include <time.h>
+
+#define FDS 64
+/* More waits than any input of a few kilobytes has a reason for. */
+#define MOST_WAITS 200000
+
+int __real_clock_gettime(clockid_t id, struct timespec *ts);
+int __wrap_clock_gettime(clockid_t id, struct timespec *ts);
+int __real_epoll_wait(int epfd, struct epoll_event *events, int max, int timeout);
+int __wrap_epoll_wait(int epfd, struct epoll_event *events, int max, int timeout);
+int __real_timerfd_settime(int fd, int flags, const struct itimerspec *in, struct itimerspec *old);
+int __wrap_timerfd_settime(int fd, int flags, const struct itimerspec *in, struct itimerspec *old);
+int __real_pthread_cond_timedwait(pthread_cond_t *c, pthread_mutex_t *m, const struct timespec *ts);
+int __wrap_pthread_cond_timedwait(pthread_cond_t *c, pthread_mutex_t *m, const struct timespec *ts);
+int __real_pthread_cond_wait(pthread_cond_t *c, pthread_mutex_t *m);
+int __wrap_pthread_cond_wait(pthread_cond_t *c, pthread_mutex_t *m);
+
+static struct {
+    bool on;
+    int64_t now;
+    unsigned waits;
+    bool (*idle)(int64_t ns);
+    bool open[FDS];
+} world;
+
+/* The clock of the library only: the fuzzer's own engine and the test's helpers keep the real one
+ * while no input runs, and use CLOCK_REALTIME meanwhile. */
+int __wrap_clock_gettime(clockid_t id, struct timespec *ts)
+{
+    if (!world.on || id != CLOCK_MONOTONIC)
+        return __real_clock_gettime(id, ts);
+    world.now += 1000; /* it never stands still */
+    ts->tv_sec = (time_t)(world.now / SEC);
+    ts->tv_nsec = (long)(world.now % SEC);
+    return 0;
+}
+
+int __wrap_epoll_wait(int epfd, struct epoll_event *events, int max, int timeout)
+{
+    const int64_t ns = timeout < 0 ? 60 * SEC : timeout * MS;
+    const int64_t until = world.now + ns;
+    int n;
+
+    if (!world.on)
+        return __real_epoll_wait(epfd, events, max, timeout);
+    for (;;) {
+        n = __real_epoll_wait(epfd, events, max, 0);
+        CHECK_LE(++world.waits, MOST_WAITS);
+        if (n != 0 || world.now >= until)
+            return n;
+        if (!world.idle(until - world.now))
+            world.now = until;
+    }
+}
+
+/* Timers make the descriptor of a caller-driven loop readable; nobody polls it here. */
+int __wrap_timerfd_settime(int fd, int flags, const struct itimerspec *in, struct itimerspec *old)
+{
+    return world.on ? 0 : __real_timerfd_settime(fd, flags, in, old);
+}
+
+int __wrap_pthread_cond_timedwait(pthread_cond_t *c, pthread_mutex_t *m, const struct timespec *ts)
+{
+    int64_t until = ts->tv_sec * SEC + ts->tv_nsec;
+
+    if (!world.on)
+        return __real_pthread_cond_timedwait(c, m, ts);
+    CHECK_LE(++world.waits, MOST_WAITS);
+    if (until > world.now)
+        world.now = until;
+    return ETIMEDOUT;
+}
+
+int __wrap_pthread_cond_wait(pthread_cond_t *c, pthread_mutex_t *m)
+{
+    CHECK(!world.on); /* with one thread it would never end */
+    return __real_pthread_cond_wait(c, m);
+}
+
+static void look_at_fds(bool open[FDS])
+{
+    struct pollfd p[FDS];
+
+    for (int i = 0; i < FDS; i++)
+        p[i] = (struct pollfd){.fd = i};
+    CHECK_GE(poll(p, FDS, 0), 0);
+    for (int i = 0; i < FDS; i++)
+        open[i] = !(p[i].revents & POLLNVAL);
+}
+
+void world_begin(bool (*idle)(int64_t ns))
+{
+    look_at_fds(world.open);
+    world.now = 1000 * SEC;
+    world.waits = 0;
+    world.idle = idle;
+    world.on = true;
+}
+
+void world_end(void)
+{
+    bool open[FDS];
+
+    world.on = false;
+    look_at_fds(open);
+    for (int i = 0; i < FDS; i++)
+        CHECK_EQ(open[i], world.open[i]);
+}
+
+int64_t world_now(void)
+{
+    return world.now;
+}
+
+void world_pass(int64_t ns)
+{
+    world.now += ns;
+}
+
+int64_t world_limit(int64_t timeout_ns)
+{
+    return world.now + timeout_ns + SEC / 2 + 20 * MS; /* the loop rounds waits up */
+}
+
+void world_check_limit(int64_t limit, const char *what)
+{
+    if (world.now > limit)
+        fprintf(stderr, "%s was not back in time\n", what);
+    CHECK_LE(world.now, limit);
+}
+
+uint8_t take8(struct input *in)
+{
+    if (in->left == 0)
+        return 0;
+    in->left--;
+    return *in->at++;
+}
+
+uint32_t take32(struct input *in)
+{
+    uint32_t v = take8(in);
+
+    v |= (uint32_t)take8(in) << 8;
+    v |= (uint32_t)take8(in) << 16;
+    return v | (uint32_t)take8(in) << 24;
+}
+
+_Noreturn void fuzz_exit(int rc)
+{
+    (void)rc;
+    abort();
+}
