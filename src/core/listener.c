@@ -150,6 +150,12 @@ static void on_accept(void *owner, int fd, const char *peer)
 static void close_orphans(clb_listener *l)
 {
     pthread_mutex_lock(&l->lock);
+    for (struct child *c = l->children; c; c = c->next) {
+        if (!c->accepted) {
+            (void)clb_link_shutdown(c->link,
+                                    0); /* all at once: their peers may be slow to answer */
+        }
+    }
     for (;;) {
         struct child *c = l->children;
         while (c && c->accepted) {
