@@ -244,6 +244,7 @@ static int open_common(clb_link **out, clb_link *link, struct clb_status *st)
         err = err == CLB_ERR_TIMEOUT ? CLB_OK : err;
     }
     bool up = err == CLB_OK && link->state == CLB_LINK_UP;
+    link->caller_has_fd = link->caller_has_fd && !up;
     struct clb_status why = link->why;
     pthread_mutex_unlock(&link->lock);
     if (up) {
@@ -330,6 +331,7 @@ int clb_link_adopt(clb_link **out, int fd, enum clb_role role, const clb_link_pa
         }
         return failure.err;
     }
+    link->caller_has_fd = true;
     err = open_common(out, link, cfg.status);
     if (err == CLB_OK) {
         close(fd);
@@ -340,14 +342,11 @@ int clb_link_adopt(clb_link **out, int fd, enum clb_role role, const clb_link_pa
 /* ---- ending ----------------------------------------------------------------------------------- */
 
 /* lock held */
-static void want_shutdown(clb_link *link, int64_t timeout_ns)
+static void want_shutdown(clb_link *link, int64_t deadline)
 {
     if (!link->shutdown_wanted) {
         link->shutdown_wanted = true;
-        int64_t limit = timeout_ns > 0   ? timeout_ns
-                        : timeout_ns < 0 ? CLBI_NEVER
-                                         : link->cfg.close_timeout_ns;
-        link->shutdown_deadline = clbi_add_ns(clbi_now_ns(), limit);
+        link->shutdown_deadline = deadline;
         clbi_link_wake_all(link);
     }
     clbi_link_kick(link);
@@ -359,12 +358,10 @@ int clb_link_shutdown(clb_link *link, int64_t timeout_ns)
         return CLB_ERR_INVAL;
     }
     clbi_link_enter(link);
-    want_shutdown(link, timeout_ns);
+    int64_t deadline = clbi_deadline(timeout_ns ? timeout_ns : link->cfg.close_timeout_ns);
+    want_shutdown(link, deadline);
     /* The loop closes hard at the deadline; this wait is a little longer, to see it done. */
-    int64_t deadline = clbi_deadline(timeout_ns);
-    if (timeout_ns > 0) {
-        deadline = clbi_add_ns(deadline, 500 * CLBI_MS);
-    }
+    deadline = clbi_add_ns(deadline, 500 * CLBI_MS);
     int err = CLB_OK;
     bool own_thread = clbi_link_on_loop(link);
     while (link->state != CLB_LINK_DOWN) {
@@ -400,7 +397,11 @@ void clb_link_close(clb_link **handle)
     *handle = NULL;
     struct clbi_queue list = {0};
     pthread_mutex_lock(&link->lock);
-    want_shutdown(link, link->cfg.close_timeout_ns == CLBI_NEVER ? -1 : link->cfg.close_timeout_ns);
+    const int64_t limit = clbi_add_ns(clbi_now_ns(), link->cfg.close_timeout_ns);
+    want_shutdown(link, limit);
+    if (limit < link->shutdown_deadline) {
+        link->shutdown_deadline = limit; /* of a shutdown that had more time */
+    }
     if (clbi_link_on_loop(link)) {
         link->handle_closed = true;
         pthread_mutex_unlock(&link->lock);

@@ -89,6 +89,19 @@ static void finish(clb_link *link)
     clbi_link_unref(link); /* of the membership */
 }
 
+/* Once the state is CLOSING: from then on an adopted descriptor cannot change hands any more. */
+static void say_how_to_leave(clb_link *link)
+{
+    pthread_mutex_lock(&link->lock);
+    enum clbi_leave how = link->caller_has_fd ? CLBI_LEAVE_OPEN
+                          : link->cut         ? CLBI_LEAVE_CUT
+                                              : CLBI_LEAVE_FLUSHED;
+    pthread_mutex_unlock(&link->lock);
+    if (link->ops->leave) {
+        link->ops->leave(link->tr, how);
+    }
+}
+
 void clbi_link_begin_close(clb_link *link)
 {
     if (link->tr_closing) {
@@ -102,6 +115,7 @@ void clbi_link_begin_close(clb_link *link)
         clbi_link_set_state(link, CLB_LINK_CLOSING);
     }
     if (link->tr) {
+        say_how_to_leave(link);
         link->ops->close(link->tr); /* on_closed follows */
     } else {
         finish(link);
@@ -196,6 +210,8 @@ static void on_send(void *owner, size_t bytes, const struct clb_status *failure)
     clbi_link_unref(link);
 }
 
+static void on_partial(void *owner);
+
 static void on_closed(void *owner)
 {
     finish(owner);
@@ -205,6 +221,7 @@ static const struct clbi_transport_env link_env = {
     .on_open = on_open,
     .on_recv = on_recv,
     .on_send = on_send,
+    .on_partial = on_partial,
     .on_closed = on_closed,
     .loop_ops = &clbi_loop_ops,
 };
@@ -290,11 +307,33 @@ static void look_at_progress(clb_link *link, int64_t now)
         link->tx.progress_ns = now;
     }
     if (rx_paused(link)) {
-        link->last_rx_ns = now;
+        link->listening_ns = now;
     }
+    link->look_at = 0;
+}
+
+/* Between headers nothing has to move; with the first byte of one the limit begins to run. */
+static void on_partial(void *owner)
+{
+    clb_link *link = owner;
     if (link->rx.state == CLBI_RX_HEADER && !rx_in_progress(link)) {
-        link->rx.progress_ns = now; /* between headers nothing has to move */
+        look_at_progress(link, clbi_now_ns());
+        update_deadline(link);
     }
+}
+
+static int64_t idle_until(const clb_link *link)
+{
+    int64_t since = link->last_rx_ns > link->listening_ns ? link->last_rx_ns : link->listening_ns;
+    return clbi_add_ns(since, link->cfg.idle_timeout_ns);
+}
+
+/* The system must not go on for minutes with a peer that we have given up. */
+static void cut_off(clb_link *link)
+{
+    pthread_mutex_lock(&link->lock);
+    link->cut = clbi_link_end(link) == CLBI_END_NONE;
+    pthread_mutex_unlock(&link->lock);
 }
 
 /* true: the link ends */
@@ -315,6 +354,7 @@ static bool check_limits(clb_link *link, int64_t now)
         return true;
     }
     if (link->tx.busy && now >= clbi_add_ns(link->tx.progress_ns, cfg->progress_timeout_ns)) {
+        cut_off(link);
         clbi_link_drop(link, CLB_ERR_LOST, CLB_DOMAIN_NONE, 0,
                        "the peer has not taken our bytes for %lld ms; the link is dropped",
                        (long long)(cfg->progress_timeout_ns / CLBI_MS));
@@ -323,7 +363,8 @@ static bool check_limits(clb_link *link, int64_t now)
     if (link->state != CLB_LINK_UP) {
         return false;
     }
-    if (now >= clbi_add_ns(link->last_rx_ns, cfg->idle_timeout_ns)) {
+    if (now >= idle_until(link)) {
+        cut_off(link);
         clbi_link_drop(link, CLB_ERR_LOST, CLB_DOMAIN_NONE, 0,
                        "no sign of life from the peer for %lld ms; the link is dropped",
                        (long long)(cfg->idle_timeout_ns / CLBI_MS));
@@ -342,10 +383,36 @@ static int64_t earlier(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
+/* When bytes of an unfinished operation moved is seen by looking: often enough that a stall is noticed
+ * soon after its limit. Operations that begin and end meanwhile do not put the look off. */
+static int64_t progress_deadline(clb_link *link, int64_t now)
+{
+    const int64_t limit = link->cfg.progress_timeout_ns;
+    bool rx = rx_in_progress(link);
+    if (!rx && link->tr && link->rx.state == CLBI_RX_HEADER) {
+        /* The beginning of a header may have been there when it was asked for. */
+        uint64_t tx;
+        link->ops->progress(link->tr, &link->seen_rx, &tx);
+        rx = rx_in_progress(link);
+    }
+    if (!rx && !link->tx.busy) {
+        link->look_at = 0;
+        return CLBI_NEVER;
+    }
+    if (!link->look_at) {
+        int64_t look = limit / 20 < 10 * CLBI_MS ? 10 * CLBI_MS : limit / 20;
+        link->look_at = clbi_add_ns(now, earlier(look, CLBI_SEC / 4));
+    }
+    int64_t d = link->look_at;
+    d = rx ? earlier(d, clbi_add_ns(link->rx.progress_ns, limit)) : d;
+    return link->tx.busy ? earlier(d, clbi_add_ns(link->tx.progress_ns, limit)) : d;
+}
+
 /* Every timer of the link in one number. A keep-alive that is already out moves to the idle limit. */
 static void update_deadline(clb_link *link)
 {
     const clb_link_params *cfg = &link->cfg;
+    const int64_t now = clbi_now_ns();
     if (link->tr_closing || link->state == CLB_LINK_DOWN) {
         link->member.deadline = CLBI_NEVER; /* the transport ends by itself */
         return;
@@ -357,25 +424,15 @@ static void update_deadline(clb_link *link)
         d = link->close_deadline;
     } else {
         int64_t alive = clbi_add_ns(link->last_rx_ns, cfg->keepalive_ns);
-        if (alive <= clbi_now_ns()) {
-            alive = clbi_add_ns(clbi_now_ns(), earlier(cfg->keepalive_ns, CLBI_SEC));
+        if (alive <= now) {
+            alive = clbi_add_ns(now, earlier(cfg->keepalive_ns, CLBI_SEC));
         }
-        d = earlier(alive, clbi_add_ns(link->last_rx_ns, cfg->idle_timeout_ns));
+        d = earlier(alive, idle_until(link));
     }
-    /* When bytes of an unfinished operation moved is seen by looking: often enough that a stall is
-     * noticed soon after its limit. */
-    bool moving = rx_in_progress(link) || link->tx.busy;
     if (link->tx.dead_until) {
         d = earlier(d, link->tx.dead_until);
     }
-    if (moving) {
-        int64_t look = cfg->progress_timeout_ns / 20;
-        look = look < 10 * CLBI_MS ? 10 * CLBI_MS : look;
-        d = earlier(d, clbi_add_ns(clbi_now_ns(), earlier(look, CLBI_SEC / 4)));
-    } else if (link->rx.state == CLBI_RX_HEADER) {
-        /* The transport does not tell the first byte of a header. */
-        d = earlier(d, clbi_add_ns(link->rx.progress_ns, cfg->progress_timeout_ns));
-    }
+    d = earlier(d, progress_deadline(link, now));
     pthread_mutex_lock(&link->lock);
     d = earlier(d, clbi_proto_next_deadline(&link->proto));
     if (link->rx.state == CLBI_RX_DECIDE) {
@@ -412,7 +469,6 @@ static void end_quiet(clb_link *link, int64_t now)
 
 static void begin_shutdown(clb_link *link, int64_t deadline)
 {
-    link->shutdown_begun = true;
     bool up = link->state == CLB_LINK_UP;
     if (!up || link->cfg.no_reset_on_close || link->tx.dead_until) {
         clbi_link_begin_close(link);
@@ -431,7 +487,7 @@ void clbi_link_service(void *priv, int64_t now)
     clb_link *link = priv;
     clbi_link_ref(link);
     pthread_mutex_lock(&link->lock);
-    bool shutdown = link->shutdown_wanted && !link->shutdown_begun;
+    bool shutdown = link->shutdown_wanted;
     int64_t shutdown_deadline = link->shutdown_deadline;
     pthread_mutex_unlock(&link->lock);
 
@@ -439,6 +495,8 @@ void clbi_link_service(void *priv, int64_t now)
         /* nothing to do but wait for on_closed */
     } else if (shutdown && link->state != CLB_LINK_CLOSING) {
         begin_shutdown(link, shutdown_deadline);
+    } else if (shutdown) {
+        link->close_deadline = earlier(link->close_deadline, shutdown_deadline);
     } else if (!link->tr && link->state == CLB_LINK_CONNECTING) {
         start_transport(link);
     }

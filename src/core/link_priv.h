@@ -121,7 +121,14 @@ struct clb_stream {
     uint64_t unacked;    /* sent and not acknowledged */
     uint64_t expect_seq; /* of the next packet to be read, if nothing is dropped */
     clb_stream_stats stats;
+    bool full_due; /* the first full event is still to be logged */
 };
+
+/* lock held. Logged once per stream, by the loop when it holds no lock. */
+static inline void clbi_stream_full(clb_stream *s)
+{
+    s->full_due |= s->stats.full_events++ == 0;
+}
 
 enum clbi_rx {
     CLBI_RX_NEXT,    /* a header is to be asked for */
@@ -154,6 +161,7 @@ struct clb_link {
     enum clb_link_state state;
     struct clb_status why;
     bool shutdown_wanted; /* by clb_link_shutdown */
+    bool caller_has_fd;   /* adopted, and not up: the connection is still the caller's */
     int64_t shutdown_deadline;
     bool handle_closed; /* the handle's reference goes at DOWN (deferred close) */
     bool finished;      /* DOWN, and the last callback has returned */
@@ -180,10 +188,12 @@ struct clb_link {
     bool connected; /* the transport can move bytes */
     bool tr_closing;
     bool close_after_flush; /* the peer's RESET was taken: close when the answer is out */
-    bool shutdown_begun;    /* shutdown_wanted was acted upon */
+    bool cut;               /* lost: the peer takes nothing, or says nothing */
     int64_t connect_deadline, first_open_until;
     int64_t close_deadline;
     int64_t last_rx_ns;
+    int64_t listening_ns;      /* not before this does the peer's silence count: we did not read */
+    int64_t look_at;           /* when progress is looked at next, 0 = nothing moves */
     uint64_t seen_rx, seen_tx; /* transport's progress at the last look */
     struct {
         enum clbi_rx state;

@@ -365,7 +365,7 @@ static int tcp_adopt(struct clbi_transport **out, const struct clbi_transport_en
     struct sockaddr_storage peer = {0};
     socklen_t len;
     struct clbi_transport *t;
-    int domain = 0, type = 0, listening = 0, flags;
+    int domain = 0, type = 0, listening = 0;
 
     *out = NULL;
     len = sizeof type;
@@ -388,16 +388,18 @@ static int tcp_adopt(struct clbi_transport **out, const struct clbi_transport_en
     t = tcp_new(env);
     if (!t)
         return clbi_fail(st, &env->log, CLB_ERR_NOMEM, CLB_DOMAIN_NONE, 0, "adopt a socket");
-    flags = fcntl(fd, F_GETFL);
-    if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0 ||
-        fcntl(fd, F_SETFD, FD_CLOEXEC) < 0) {
+    if (fcntl(fd, F_SETFD, FD_CLOEXEC) < 0) {
         int err = errno;
         free(t);
         return clbi_fail(st, &env->log, CLB_ERR_IO, CLB_DOMAIN_ERRNO, err, "adopt descriptor %d",
                          fd);
     }
-    if (domain != AF_UNIX)
+    t->found_nodelay = 1;
+    if (domain != AF_UNIX) {
+        socklen_t size = sizeof t->found_nodelay;
+        getsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &t->found_nodelay, &size);
         set_low_latency(fd);
+    }
     /* A socketpair has no address, and its family is told by the socket alone. */
     peer.ss_family = (sa_family_t)domain;
     clbi_tcp_addr_text(t->peer, sizeof t->peer, (struct sockaddr *)&peer, len);
@@ -410,23 +412,41 @@ static int tcp_adopt(struct clbi_transport **out, const struct clbi_transport_en
 
 /* ---- the end --------------------------------------------------------------------------------- */
 
-static void end_socket(struct clbi_transport *t)
+static void tcp_leave(struct clbi_transport *t, enum clbi_leave how)
+{
+    t->leave = how;
+}
+
+static void say_goodbye(struct clbi_transport *t)
 {
     char scrap[DRAIN_BYTES];
+
+    shutdown(t->fd, SHUT_WR);
+    for (int i = 0; i < DRAIN_CALLS; i++) {
+        /* With MSG_TRUNC TCP throws the bytes away without copying them. The memory is for those
+         * that copy, and for tools that take the call for a write to it. */
+        int flags = MSG_DONTWAIT | (t->domain == AF_UNIX ? 0 : MSG_TRUNC);
+        ssize_t n = recv(t->fd, scrap, sizeof scrap, flags);
+        if (n <= 0)
+            break;
+    }
+}
+
+static void end_socket(struct clbi_transport *t)
+{
+    const struct linger cut = {.l_onoff = 1};
 
     clbi_tcp_unwatch(t);
     if (t->fd < 0)
         return;
-    if (t->state == ST_UP && !t->lost) {
-        shutdown(t->fd, SHUT_WR);
-        for (int i = 0; i < DRAIN_CALLS; i++) {
-            /* With MSG_TRUNC TCP throws the bytes away without copying them. The memory is for those
-             * that copy, and for tools that take the call for a write to it. */
-            int flags = MSG_DONTWAIT | (t->domain == AF_UNIX ? 0 : MSG_TRUNC);
-            ssize_t n = recv(t->fd, scrap, sizeof scrap, flags);
-            if (n <= 0)
-                break;
-        }
+    if (t->leave == CLBI_LEAVE_OPEN) {
+        if (!t->found_nodelay)
+            setsockopt(t->fd, IPPROTO_TCP, TCP_NODELAY, &t->found_nodelay, sizeof(int));
+    } else if (t->leave == CLBI_LEAVE_CUT) {
+        /* Otherwise the system would keep, for minutes, what the peer does not take. */
+        setsockopt(t->fd, SOL_SOCKET, SO_LINGER, &cut, sizeof cut);
+    } else if (t->state == ST_UP && !t->lost) {
+        say_goodbye(t);
     }
     close(t->fd);
     t->fd = -1;
@@ -499,6 +519,7 @@ const struct clbi_transport_ops clbi_tcp_ops = {
     .progress = tcp_progress,
     .get_info = tcp_get_info,
     .close = tcp_close,
+    .leave = tcp_leave,
     .next_deadline = tcp_next_deadline,
     .dispatch = tcp_dispatch,
     .listen = clbi_tcp_listen,

@@ -396,8 +396,11 @@ static void rx_event(struct clbi_transport *t)
     struct clb_status st;
     int rc = rx_read(t, &st);
 
-    if (rc == CLBI_PENDING)
+    if (rc == CLBI_PENDING) {
+        if (t->env.on_partial)
+            t->env.on_partial(t->env.owner);
         return;
+    }
     t->rx.segs = NULL;
     t->env.on_recv(t->env.owner, t->rx.done, rc < 0 ? &st : NULL);
 }

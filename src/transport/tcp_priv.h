@@ -47,7 +47,8 @@ struct tcp_tx {
 struct clbi_transport {
     struct clbi_transport_env env;
     enum tcp_state state;
-    int fd;     /* -1 = none */
+    int fd;     /* -1 = none. Without O_NONBLOCK when adopted: the flag is not ours alone, so every
+               call says MSG_DONTWAIT */
     int domain; /* AF_ */
     char peer[128];
 
@@ -67,6 +68,8 @@ struct clbi_transport {
     struct tcp_tx tx;
     unsigned budget; /* system calls that this wake-up may still make */
     int lost;        /* errno that told the loss; an end of stream after it is none */
+    enum clbi_leave leave;
+    int found_nodelay; /* by adopt() */
     uint64_t rx_total, tx_total;
 };
 

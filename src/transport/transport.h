@@ -72,6 +72,10 @@ struct clbi_transport_env {
      * orderly end of the stream by the peer, LOST = reset, CANCELED, IO. */
     void (*on_recv)(void *owner, size_t bytes, const struct clb_status *failure);
     void (*on_send)(void *owner, size_t bytes, const struct clb_status *failure);
+    /* A wake-up brought bytes of the outstanding receive, but not the last one: where no deadline
+     * runs yet, one begins. What was in when recv_start returned is told by progress(). NULL = not
+     * wanted. */
+    void (*on_partial)(void *owner);
     void (*on_closed)(void *owner);
     void *loop;
     const struct clbi_loop_ops *loop_ops;
@@ -82,6 +86,14 @@ struct clbi_transport_limits {
     bool can_scatter;    /* rows > 1 and several segments */
     size_t max_segs;     /* the most segments of a recv_start; rows do not count (batched inside) */
     size_t packet_bytes; /* reads are best multiples of this; 1 = a byte stream */
+};
+
+/* What close() leaves behind. */
+enum clbi_leave {
+    CLBI_LEAVE_FLUSHED, /* what was sent still goes out, then the end of the stream */
+    CLBI_LEAVE_CUT,  /* a peer that takes nothing: what it has not taken is thrown away at once */
+    CLBI_LEAVE_OPEN, /* the connection belongs to another descriptor: it stays as it is, with the
+                           settings that adopt() found */
 };
 
 struct clbi_transport; /* each transport defines its own */
@@ -130,8 +142,10 @@ struct clbi_transport_ops {
     void (*get_info)(const struct clbi_transport *t, clb_link_info *info);
 
     /* Starts the end, see above. Callable once, also before on_open. Unsent data is flushed as far
-     * as the system does that by itself. */
+     * as the system does that by itself, unless leave() said otherwise. */
     void (*close)(struct clbi_transport *t);
+    /* Before close(). Optional. */
+    void (*leave)(struct clbi_transport *t, enum clbi_leave how);
 
     /* Work that is due at a time: NULL when there is none ever. */
     int64_t (*next_deadline)(const struct clbi_transport *t);
