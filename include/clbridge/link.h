@@ -270,7 +270,7 @@ CLB_API const char *clb_listener_uri(const clb_listener *listener);
 
 /**
  * Stops listening. Links that were accepted live on; links that nobody accepted are closed.
- * @owner *listener is consumed. @thread any. @blocks briefly.
+ * @owner *listener is consumed. @thread any. @blocks up to close_timeout_ns of the links.
  */
 CLB_API void clb_listener_close(clb_listener **listener);
 
