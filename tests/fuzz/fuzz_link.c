@@ -375,7 +375,7 @@ static bool idle(int64_t ns)
 static void set_up(struct input *in)
 {
     static const int64_t first[] = {-1, 20 * MS, 0, 300 * MS};
-    static const int64_t progress[] = {200 * MS, 0, -1, SEC};
+    static const int64_t progress[] = {200 * MS, 0, 20 * SEC, SEC}; /* never: as the peer likes */
     static const int64_t alive[] = {50 * MS, 0, -1, 10 * MS};
     static const int64_t quiet[] = {400 * MS, 0, -1, 10 * MS};
     uint8_t k = take8(in), role = take8(in);

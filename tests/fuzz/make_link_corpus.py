@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes corpus/link and corpus/link_nomem: the captured sessions in tests/data/wire as a peer says
-them, in pieces, and short sessions that were thought out. The encoding is that of fuzz_link.c.
+"""Makes corpus/link, corpus/link_nomem and corpus/listener: the captured sessions in tests/data/wire
+as a peer says them, in pieces, and short sessions that were thought out. The encodings are those of
+fuzz_link.c and fuzz_listener.c.
 """
 import pathlib
 import struct
@@ -82,6 +83,29 @@ def made():
         yield f"closes-{side}", out + bytes([CHUNK, 7, PING, CLOSE])
 
 
+def listeners():
+    """Client c does op: bytes 32 * c, op. Calls as in enum call of fuzz_listener.c."""
+    take, turn, end, stop, announced, read, look, close, fails = (0x80 + k for k in range(9))
+    greet = bytes([0, PING])
+    yield "one", bytes([1 | 2 << 3, 0, 0]) + greet + bytes([take, T50MS, announced, 0, T3MS, look, 0])
+    out = bytes([3 | 2 << 3, 0, 1])
+    for client in 0, 32, 64, 96:
+        out += bytes([client, CHUNK, 10 + client, client, PING])
+    out += bytes([take, T50MS, take, T50MS, take, T3MS, take, T0, 0, CREATE, 1, 64, 6, 0, TAKE])
+    yield "four", out + bytes([0, WRITE, 1, 40, 1, read, 0, T50MS, end, 1, close, look, 2, stop, 2, T3MS])
+    capture = (WIRE / "basic.h2d.bin").read_bytes()
+    out = bytes([2 | 2 << 3, 1, 0])
+    for at in range(0, 600, 60):
+        out += bytes([0, RAW, 60]) + capture[at : at + 60]
+        out += bytes([take, T3MS] if at == 120 else [turn, T3MS])
+    yield "captured", out + bytes([read, 0, T50MS, 0, CLOSE, turn, T50MS, look, 0])
+    yield "noise", bytes([4, 0, 0, 0, RAW, 100]) + b"GET / HTTP/1.0\r\n" * 6 + bytes([take, T50MS])
+    yield "silent", bytes([0x42, 0, 0, 0, TAKE, 32, SHUT, turn, T5S, 64, CLOSE, turn, T5S, take, T0])
+    out = bytes([1, 0, 0, fails, 0, 3, 0, PING, take, 4, fails, 1, 3, 32, PING, take, T50MS])
+    yield "no-accept", out + bytes([0, RESET, 0, CLOSE, turn, T50MS, 32, PING, take, 5])
+    yield "closed", bytes([1, 0, 0]) + greet + bytes([turn, T3MS, close, 32, PING, take, T0, 0, RESET])
+
+
 def no_faults():
     return bytes(6)
 
@@ -93,11 +117,13 @@ def main():
             name = f"{session.split('.')[0]}-{'device' if role else 'host'}"
             seeds.append((name, captured(session, role, short)))
     seeds += made()
-    for folder in "link", "link_nomem":
+    for folder in "link", "link_nomem", "listener":
         (HERE / "corpus" / folder).mkdir(parents=True, exist_ok=True)
     for name, data in seeds:
         (HERE / "corpus" / "link" / name).write_bytes(data)
         (HERE / "corpus" / "link_nomem" / name).write_bytes(no_faults() + data)
+    for name, data in listeners():
+        (HERE / "corpus" / "listener" / name).write_bytes(data)
     busy = dict(seeds)["block-host"]
     script = bytes([0xC0, 0xC1, 0x60, 0, 0x61, 0xC4, 0, 0xC5, 0x90, 0xC3])
     for n in range(1, 17):

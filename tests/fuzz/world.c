@@ -10,6 +10,7 @@
 #include <time.h>
 
 #define FDS 64
+#define TIMERS 4
 /* More waits than any input of a few kilobytes has a reason for. */
 #define MOST_WAITS 200000
 
@@ -30,6 +31,10 @@ static struct {
     unsigned waits;
     bool (*idle)(int64_t ns);
     bool open[FDS];
+    struct {
+        int fd;
+        int64_t due; /* 0 = not set */
+    } timer[TIMERS];
 } world;
 
 /* The clock of the library only: the fuzzer's own engine and the test's helpers keep the real one
@@ -44,6 +49,32 @@ int __wrap_clock_gettime(clockid_t id, struct timespec *ts)
     return 0;
 }
 
+static int64_t next_timer(void)
+{
+    int64_t due = INT64_MAX;
+
+    for (int i = 0; i < TIMERS; i++)
+        if (world.timer[i].due > 0 && world.timer[i].due < due)
+            due = world.timer[i].due;
+    return due;
+}
+
+/* Timers whose time has come go off, for the system too. */
+static void fire_timers(void)
+{
+    const struct itimerspec now = {.it_value = {.tv_nsec = 1}};
+
+    for (int i = 0; i < TIMERS; i++) {
+        struct pollfd p = {.fd = world.timer[i].fd, .events = POLLIN};
+
+        if (world.timer[i].due == 0 || world.timer[i].due > world.now)
+            continue;
+        world.timer[i].due = 0;
+        if (__real_timerfd_settime(p.fd, 0, &now, NULL) == 0)
+            poll(&p, 1, 1000);
+    }
+}
+
 int __wrap_epoll_wait(int epfd, struct epoll_event *events, int max, int timeout)
 {
     const int64_t ns = timeout < 0 ? 60 * SEC : timeout * MS;
@@ -53,19 +84,35 @@ int __wrap_epoll_wait(int epfd, struct epoll_event *events, int max, int timeout
     if (!world.on)
         return __real_epoll_wait(epfd, events, max, timeout);
     for (;;) {
+        fire_timers();
         n = __real_epoll_wait(epfd, events, max, 0);
         CHECK_LE(++world.waits, MOST_WAITS);
         if (n != 0 || world.now >= until)
             return n;
-        if (!world.idle(until - world.now))
-            world.now = until;
+        int64_t next = next_timer();
+        next = next < until ? next : until;
+        if (!world.idle(next - world.now))
+            world.now = next;
     }
 }
 
-/* Timers make the descriptor of a caller-driven loop readable; nobody polls it here. */
+/* Absolute ones make the descriptor of a caller-driven loop readable: nobody polls it here. */
 int __wrap_timerfd_settime(int fd, int flags, const struct itimerspec *in, struct itimerspec *old)
 {
-    return world.on ? 0 : __real_timerfd_settime(fd, flags, in, old);
+    const int64_t ns = in->it_value.tv_sec * SEC + in->it_value.tv_nsec;
+    int at = -1;
+
+    if (!world.on)
+        return __real_timerfd_settime(fd, flags, in, old);
+    if (flags & TFD_TIMER_ABSTIME)
+        return 0;
+    for (int i = 0; i < TIMERS; i++)
+        if (world.timer[i].fd == fd || (at < 0 && world.timer[i].due == 0))
+            at = i;
+    CHECK_GE(at, 0);
+    world.timer[at].fd = fd;
+    world.timer[at].due = ns ? world.now + ns : 0;
+    return __real_timerfd_settime(fd, flags, &(struct itimerspec){.it_value = {0}}, old);
 }
 
 int __wrap_pthread_cond_timedwait(pthread_cond_t *c, pthread_mutex_t *m, const struct timespec *ts)
@@ -103,6 +150,7 @@ void world_begin(bool (*idle)(int64_t ns))
     world.now = 1000 * SEC;
     world.waits = 0;
     world.idle = idle;
+    memset(world.timer, 0, sizeof world.timer);
     world.on = true;
 }
 
