@@ -219,7 +219,8 @@ typedef struct clb_stream_stats {
     uint64_t bad_metadata;   /* packets with an invalid trailer */
     uint64_t queued;         /* unread now */
     uint64_t held;           /* read and neither released nor freed now */
-    uint64_t full_events;    /* times the window was used up, the queue full, or no buffer free */
+    uint64_t full_events;    /* times the window was used up, the queue full, or no buffer free; the
+                                first is logged */
     uint64_t written;        /* packets given to the transport */
     uint64_t written_bytes;  /* of these, payload */
     uint64_t acked;          /* of these, acknowledged */

@@ -165,10 +165,10 @@ static bool receive_for(clb_link *link, clb_stream *s)
     const struct clbi_proto_stream *ps = &link->proto.stream[ev->stream];
     bool block = s->on_full == CLB_FULL_BLOCK;
     if (block && (ps->in_packets >= CLBI_MAX_PACKETS || ps->in_fill + ev->size > ps->in_window)) {
-        s->stats.full_events++;
+        clbi_stream_full(s);
     }
     if (clbi_full_refuses(s->on_full, s->queue.len, s->queue_len)) {
-        s->stats.full_events++;
+        clbi_stream_full(s);
         return refuse(link, &s->stats.dropped_newest);
     }
     /* While a spilled packet waits, one behind it must not take the buffer that it needs: with the
@@ -180,7 +180,7 @@ static bool receive_for(clb_link *link, clb_stream *s)
     clbi_stream_ref(s);
     int err = ask_allocator(link, s, &buf);
     if (err == CLB_ERR_NOBUFS) {
-        s->stats.full_events++;
+        clbi_stream_full(s);
         if (s->on_full == CLB_FULL_DROP_OLDEST) {
             err = make_room(link, s, &buf);
         }

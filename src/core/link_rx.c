@@ -21,7 +21,7 @@ static void enqueue(clb_stream *s, clb_packet *p, struct clbi_queue *dropped)
     }
     uint32_t excess = clbi_full_excess(s->on_full, s->queue.len, s->queue_len);
     if (excess) {
-        s->stats.full_events++;
+        clbi_stream_full(s);
     }
     while (excess-- > 0) {
         clb_packet *old = clbi_queue_pop(&s->queue);
@@ -41,6 +41,39 @@ static void count_arrival(clb_stream *s, size_t bytes)
 {
     s->stats.packets++;
     s->stats.bytes += bytes;
+}
+
+/* lock held. Referenced for tell_full(), or NULL. */
+static clb_stream *take_full(clb_stream *s)
+{
+    if (!s || !s->full_due) {
+        return NULL;
+    }
+    s->full_due = false;
+    clbi_stream_ref(s);
+    return s;
+}
+
+/* No lock held. A full window is how BLOCK works; where packets get lost it is not as it should be. */
+static void tell_full(clb_stream *s)
+{
+    char name[128];
+    if (!s) {
+        return;
+    }
+    clbi_escape(name, sizeof name, s->name);
+    if (s->on_full == CLB_FULL_BLOCK) {
+        clbi_log(&s->link->cfg.log, CLB_LOG_INFO,
+                 "stream \"%s\": packets come faster than they are read and released; its sender "
+                 "waits (told once, full_events counts)",
+                 name);
+    } else {
+        clbi_log(&s->link->cfg.log, CLB_LOG_WARN,
+                 "stream \"%s\": packets come faster than they are read; they are dropped (told "
+                 "once, dropped_oldest and dropped_newest count)",
+                 name);
+    }
+    clbi_stream_unref(s);
 }
 
 /* Something is in, complete: a sign of life, and the mark from which the timers see progress. */
@@ -94,10 +127,12 @@ static void payload_done(clb_link *link)
             ready = s;
         }
     }
+    clb_stream *full = take_full(s);
     pthread_mutex_unlock(&link->lock);
 
     clbi_tx_run(link); /* the answer goes out before anything else happens (wire section 6.5) */
     clbi_packets_drop(link, &dropped);
+    tell_full(full);
     if (ready) {
         clbi_stream_end_ready(ready);
     }
@@ -112,16 +147,19 @@ static void drain_done(clb_link *link)
     pthread_mutex_lock(&link->lock);
     clbi_proto_payload_done(&link->proto);
     link->rx_bytes += ev->size;
+    clb_stream *full = NULL;
     if (link->rx.drain_credit) {
         clbi_proto_release(&link->proto, ev->stream, (uint32_t)ev->size);
         clb_stream *s = link->slot[ev->stream].stream;
         if (s && !link->rx.drain_lost) {
             count_arrival(s, ev->size);
         }
+        full = take_full(s);
     }
     link->rx.drain_lost = false;
     pthread_mutex_unlock(&link->lock);
     clbi_tx_run(link);
+    tell_full(full);
 }
 
 /* ---- reading ---------------------------------------------------------------------------------- */

@@ -75,7 +75,7 @@ static int move_head(clb_link *link, clb_stream *s, int64_t deadline, clb_packet
             s->interrupted = false;
             return CLB_ERR_CANCELED;
         }
-        s->stats.full_events++;
+        clbi_stream_full(s);
         s->quiet_until = clbi_add_ns(clbi_now_ns(), QUIET_NS);
         clbi_stream_update_fd(s);
         clbi_link_kick(link); /* the loop ends the silence */
