@@ -26,6 +26,10 @@
 # LABELS adds, and their runtime. SERIAL: no other test runs meanwhile, for tests
 # that measure time.
 #
+# Two labels keep a test out of a plain run of CTest, where everybody waits for
+# it. `full` is for what takes many minutes: `ctest -C full -L '^full$'`. `ci`
+# is for stages of .ci/run: `ctest -C ci -L '^ci$'`.
+#
 # Every test has a time limit (60 s unless TIMEOUT says otherwise; more under
 # sanitizers). CLB_TEST_SOURCE_DIR (tests/) and CLB_TEST_DATA_DIR (tests/data)
 # are string macros for the sources and variables for the scripts.
@@ -129,7 +133,17 @@ function(clb_register name)
     list(FILTER env EXCLUDE REGEX "^${var}=")
   endforeach()
   list(APPEND env ${arg_ENV})
-  add_test(NAME ${name} COMMAND ${arg_COMMAND} WORKING_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR})
+  set(only "")
+  foreach(label full ci)
+    if(label IN_LIST arg_LABELS)
+      list(APPEND only ${label})
+    endif()
+  endforeach()
+  if(only)
+    list(INSERT only 0 CONFIGURATIONS)
+  endif()
+  add_test(NAME ${name} COMMAND ${arg_COMMAND} WORKING_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}
+    ${only})
   set_tests_properties(${name} PROPERTIES
     TIMEOUT ${timeout}
     SKIP_RETURN_CODE 77
