@@ -80,7 +80,8 @@ static void forget_seen(struct actor *a)
 /* Sends what is due, a chunk of it at most. */
 static bool push(struct actor *a)
 {
-    size_t n = a->chunk > 0 && a->chunk < a->out_len ? a->chunk : a->out_len;
+    bool part = a->chunk > 0 && a->chunks > 0 && a->chunk < a->out_len;
+    size_t n = part ? a->chunk : a->out_len;
     ssize_t r;
 
     if (a->fd < 0 || a->shut) {
@@ -95,6 +96,7 @@ static bool push(struct actor *a)
             a->out_len = 0;
         return false;
     }
+    a->chunks -= part;
     a->out_len -= (size_t)r;
     memmove(a->out, a->out + r, a->out_len);
     return true;
@@ -302,7 +304,10 @@ void actor_act(struct actor *a, struct input *in, int64_t most_ns)
                 size);
         break;
     case ACT_RELEASE: release(a); break;
-    case ACT_CHUNK: a->chunk = take8(in); break;
+    case ACT_CHUNK:
+        a->chunk = take8(in);
+        a->chunks = 64;
+        break;
     case ACT_TAKE: pull(a); break;
     case ACT_SHUT: a->shut_due = true; break;
     case ACT_CLOSE: a->close_due = true; break;

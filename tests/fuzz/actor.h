@@ -26,7 +26,7 @@ enum actor_op {
     ACT_ANSWER,  /* flags: to the oldest request without an answer */
     ACT_CREATE,  /* name, window, shift */
     ACT_RELEASE, /* of the oldest packet that the link has written */
-    ACT_CHUNK,   /* from now on it says so many bytes at a time, 0 = all */
+    ACT_CHUNK,   /* the next 64 times it says so many bytes at most, 0 = all */
     ACT_TAKE,    /* takes what the link has said, also when deaf */
     ACT_SHUT,    /* no more bytes */
     ACT_CLOSE,
@@ -44,6 +44,7 @@ struct actor {
     int32_t next_id;
     bool shut, shut_due, close_due, stuck;
     size_t chunk;
+    unsigned chunks;
     uint8_t out[ACTOR_OUT];
     size_t out_len;
 

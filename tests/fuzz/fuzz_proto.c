@@ -34,6 +34,7 @@ enum op {
     OP_PING,
     OP_RESET,
     OP_TIME, /* milliseconds / 16 */
+    OP_BYTES, /* n, n bytes of the peer's stream: headers and payloads in pieces, whatever is between */
     OP_COUNT
 };
 
@@ -46,6 +47,9 @@ struct owner {
     struct clbi_proto p;
     int64_t now;
     bool payload_due;
+    size_t payload_left; /* of OP_BYTES */
+    uint8_t piece[CLBI_WIRE_HEADER];
+    size_t piece_len;
     uint64_t token;
     unsigned held[CLBI_MAX_STREAMS];
     uint32_t size[CLBI_MAX_STREAMS][CLBI_MAX_PACKETS];
@@ -158,10 +162,12 @@ static void on_event(struct owner *o, const struct clbi_proto_event *ev)
         REQUIRE(ev->stream >= 0 && ev->size <= p->cfg.max_payload);
         REQUIRE(ev->size <= p->stream[ev->stream].in_window);
         o->payload_due = true;
+        o->payload_left = ev->size;
         break;
     case CLBI_EV_SKIP:
         REQUIRE(ev->size <= p->cfg.max_payload);
         o->payload_due = true;
+        o->payload_left = ev->size;
         break;
     case CLBI_EV_FAIL:
         REQUIRE(p->failed && ev->err == CLB_ERR_PROTO);
@@ -188,6 +194,7 @@ static void payload(struct owner *o)
     if (s >= 0)
         o->size[s][o->held[s]++] = p->cur.size;
     o->payload_due = false;
+    o->payload_left = 0;
     clbi_proto_payload_done(p);
 }
 
@@ -202,6 +209,35 @@ static void header(struct owner *o, const uint8_t bytes[CLBI_WIRE_HEADER])
     clbi_proto_header(&o->p, bytes, o->now, &ev);
     REQUIRE(!failed || ev.kind == CLBI_EV_FAIL);
     on_event(o, &ev);
+}
+
+static void stream_bytes(struct owner *o, struct input *in)
+{
+    size_t n = take8(in);
+
+    while (n > 0 && in->left > 0 && !o->p.failed) {
+        size_t part = o->payload_due ? o->payload_left : sizeof o->piece - o->piece_len;
+
+        if (!o->payload_due && clbi_proto_must_pause(&o->p))
+            return;
+        part = part < n ? part : n;
+        part = part < in->left ? part : in->left;
+        if (o->payload_due) {
+            o->payload_left -= part;
+        } else {
+            memcpy(o->piece + o->piece_len, in->at, part);
+            o->piece_len += part;
+        }
+        in->at += part;
+        in->left -= part;
+        n -= part;
+        if (o->payload_due && o->payload_left == 0) {
+            payload(o);
+        } else if (o->piece_len == sizeof o->piece) {
+            o->piece_len = 0;
+            header(o, o->piece);
+        }
+    }
 }
 
 static void made_header(struct owner *o, struct input *in)
@@ -343,6 +379,7 @@ static void operate(struct owner *o, struct input *in)
     case OP_PING: clbi_proto_ping(p); break;
     case OP_RESET: clbi_proto_reset(p); break;
     case OP_TIME: pass_time(o, (int64_t)take8(in) * 16000000); break;
+    case OP_BYTES: stream_bytes(o, in); break;
     case OP_COUNT: break;
     }
 }

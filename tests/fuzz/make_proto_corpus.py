@@ -13,7 +13,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 WIRE = HERE.parent / "data" / "wire"
 OUT = HERE / "corpus" / "proto"
 
-RAW, HEADER, PAYLOAD, PULL, CREATE, CLOSE, DETACH, RELEASE, WRITE, SENT, PING, RESET, TIME = range(13)
+RAW, HEADER, PAYLOAD, PULL, CREATE, CLOSE, DETACH, RELEASE, WRITE, SENT, PING, RESET, TIME, BYTES = range(14)
 
 
 def headers(path, headers_only):
@@ -52,6 +52,18 @@ def seed(session, role, headers_only, mode):
     return bytes(out + bytes([PULL, 8, TIME, 255]))
 
 
+def chunked(session, role):
+    """The same as a stream of bytes, 50 at a time: headers and payloads are cut anywhere."""
+    data = (WIRE / f"{session}.{'h2d' if role else 'd2h'}.bin").read_bytes()[:4000]
+    out = bytearray([4 | role])
+    for at in range(0, len(data), 50):
+        part = data[at : at + 50]
+        out += bytes([BYTES, len(part)]) + part + bytes([PULL, 2])
+        if at % 200 == 100:
+            out += bytes([CREATE, at // 200 % 8, 64, 6, RELEASE, at // 400 % 2, 0, WRITE, 0, 20, 0, SENT, 0])
+    return bytes(out + bytes([CLOSE, 0, PULL, 8, TIME, 255]))
+
+
 def made():
     """Headers in the short form: answers to what is pending, by type."""
     out = bytearray([4])
@@ -74,6 +86,10 @@ def main():
             name = f"{session.split('.')[0]}-{('host', 'device')[role]}"
             data = seed(session, role, short, 0)
             (OUT / name).write_bytes(data[:6000])
+    for session in "basic", "credit":
+        for role in 0, 1:
+            name = f"{session}-chunked-{('host', 'device')[role]}"
+            (OUT / name).write_bytes(chunked(session, role))
     for name, data in made():
         (OUT / name).write_bytes(data)
 
