@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What has begun must move on: headers, payloads, payloads that are thrown away. */
+#include "deadline_kit.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+static const uint8_t zeros[100000];
+
+static void first_bytes(struct peer *p, struct scene *sc)
+{
+    announced(p, 1 << 20);
+    step(sc);
+    check_sleep_ms(sc->arg /
+                   1000); /* the limit must not count from when the header was asked for */
+    peer_send_raw(p, zeros, (size_t)sc->arg % 1000);
+    moved(sc);
+    stay(sc);
+}
+
+/* Half a header, long after the one before or right behind it: the link is idle until its first
+ * byte, and then has the limit, whatever that is. */
+void header_stops(const void *arg)
+{
+    const struct header_case *c = arg;
+    struct scene sc = {.where = c->where,
+                       .fn = first_bytes,
+                       .arg = c->pause * 1000 + c->bytes,
+                       .driven = c->driven};
+    sc.params.progress_timeout_ns = c->limit * MS;
+    sc.params.keepalive_ns = sc.params.idle_timeout_ns = -1;
+    CHECK_EQ(scene_open(&sc), CLB_OK);
+    CHECK_EQ(scene_stream(&sc, 0, 0), CLB_OK);
+    scene_await(&sc, 1);
+    scene_lost(&sc, CLB_ERR_LOST, c->limit);
+    scene_end(&sc);
+}
+
+static void part_of_payload(struct peer *p, struct scene *sc)
+{
+    int i = announced(p, 1 << 20);
+    peer_send_header(p, CLBI_WRITE_REQ, 50, NULL, p->stream[i].id, sizeof zeros, CLBI_FLAG_ACK);
+    peer_send_raw(p, zeros, (size_t)sc->arg);
+    step(sc);
+    stay(sc);
+}
+
+/* The buffer goes home with the link; readers get no part of it. */
+void payload_stops(const void *arg)
+{
+    static const int bytes[] = {0, 1, 50000, sizeof zeros - 1};
+    static const int limits[] = {100, 400, 150, 300};
+    for (int i = 0; i < 4; i++) {
+        struct scene sc = {.where = *(const int *)arg, .fn = part_of_payload, .arg = bytes[i]};
+        clb_packet *p = NULL;
+        sc.params.progress_timeout_ns = limits[i] * MS;
+        CHECK_EQ(scene_open(&sc), CLB_OK);
+        CHECK_EQ(scene_stream(&sc, 0, 0), CLB_OK);
+        CHECK_EQ(clb_stream_read(sc.s, &p, 10 * SEC), CLB_ERR_LOST);
+        scene_lost(&sc, CLB_ERR_LOST, limits[i]);
+        CHECK_EQ(sc.mem.given, 1);
+        scene_end(&sc);
+    }
+}
+
+static void part_of_drained(struct peer *p, struct scene *sc)
+{
+    announced(p, 1 << 20);
+    peer_send_header(p, CLBI_WRITE_REQ, 50, NULL, 4711, sizeof zeros, CLBI_FLAG_ACK);
+    peer_send_raw(p, zeros, 70000);
+    step(sc);
+    stay(sc);
+}
+
+void drain_stops(const void *arg)
+{
+    struct scene sc = {.where = *(const int *)arg, .fn = part_of_drained};
+    sc.params.progress_timeout_ns = 150 * MS;
+    CHECK_EQ(scene_open(&sc), CLB_OK);
+    CHECK_EQ(scene_stream(&sc, 0, 0), CLB_OK);
+    scene_lost(&sc, CLB_ERR_LOST, 150);
+    CHECK_EQ(sc.mem.given, 0);
+    scene_end(&sc);
+}
+
+/* One byte at a time, each well within the limit and all together far beyond it. */
+static void byte_by_byte(struct peer *p, struct scene *sc)
+{
+    int i = announced(p, 1 << 20);
+    uint8_t bytes[CLBI_WIRE_HEADER + 4] = {0};
+    struct clbi_wire_header h = {
+        .id = 50, .type = CLBI_WRITE_REQ, .stream_id = p->stream[i].id, .size = 4};
+    clbi_wire_encode(bytes, &h);
+    peer_send_raw(p, bytes, 80);
+    for (int k = 80; k < 88; k++) {
+        check_sleep_ms(100);
+        peer_send_raw(p, bytes + k, 1);
+    }
+    step(sc);
+    peer_pump(p, 5000);
+    CHECK_EQ(p->last.type, CLBI_WRITE_RESP);
+    peer_send_raw(p, bytes, 80);
+    moved(sc);
+    stay(sc);
+}
+
+void slow_but_moving(const void *arg)
+{
+    struct scene sc = {.where = *(const int *)arg, .fn = byte_by_byte};
+    clb_packet *p = NULL;
+    const int limit = CASES_SLACK_MS > 500 ? 900 : 500; /* for a machine that naps */
+    sc.params.progress_timeout_ns = limit * MS;
+    sc.params.keepalive_ns = -1;
+    CHECK_EQ(scene_open(&sc), CLB_OK);
+    CHECK_EQ(scene_stream(&sc, 0, 0), CLB_OK);
+    CHECK_EQ(clb_stream_read(sc.s, &p, 10 * SEC), CLB_OK);
+    CHECK_EQ(clb_packet_size(p), 4);
+    clb_packet_free(&p);
+    CHECK_EQ(clb_stream_read(sc.s, &p, 10 * SEC), CLB_ERR_LOST);
+    scene_lost(&sc, CLB_ERR_LOST, limit);
+    scene_end(&sc);
+}
+
+/* A payload that stands still while our writes go out one after the other. */
+static void stalls_and_takes(struct peer *p, struct scene *sc)
+{
+    static uint8_t sink[400000];
+    int i = announced(p, 1 << 20);
+    int small = 4096;
+    setsockopt(p->fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
+    peer_send_header(p, CLBI_WRITE_REQ, 50, NULL, p->stream[i].id, sizeof zeros, CLBI_FLAG_ACK);
+    peer_send_raw(p, zeros, 1000);
+    step(sc);
+    while (!atomic_load(&sc->over)) {
+        size_t left = sizeof sink;
+        for (int k = 0; k < 200 && left > 0 && !atomic_load(&sc->over); k++) {
+            ssize_t n = recv(p->fd, sink, left, MSG_DONTWAIT);
+            left -= n > 0 ? (size_t)n : 0;
+            if (n == 0) {
+                stay(sc);
+                return;
+            }
+            check_sleep_ms(1);
+        }
+        check_sleep_ms(30);
+    }
+}
+
+void stall_behind_writes(const void *arg)
+{
+    struct scene sc = {.where = *(const int *)arg, .fn = stalls_and_takes};
+    clb_stream *out = NULL;
+    static const uint8_t data[400000];
+    struct clb_iovec iov = {data, sizeof data};
+    sc.params.progress_timeout_ns = 1200 * MS;
+    CHECK_EQ(scene_open(&sc), CLB_OK);
+    clb_stream_params sp = {
+        .struct_size = sizeof sp, .name = "a", .write_window = 64u << 20, .write_async = 1};
+    sp.allocator = talloc_allocator(&sc.mem);
+    CHECK_EQ(clb_stream_open(&out, sc.link, &sp), CLB_OK);
+    sc.s = out;
+    scene_await(&sc, 1);
+    while (clb_stream_write(out, &iov, 1, 5 * SEC) == CLB_OK) {
+    }
+    scene_lost(&sc, CLB_ERR_LOST, 1200);
+    scene_end(&sc);
+}

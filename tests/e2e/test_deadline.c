@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Every limit of a link, met by a peer that does not do its part: each ends the wait within the limit
+ * and half a second, leaves no thread, descriptor or buffer, and a fresh link to the same address
+ * works.
+ */
+#include "deadline_kit.h"
+
+#define AT_ONCE 24
+
+#define BOTH(fn)                                                                                   \
+    {#fn ".host", fn, ADDR(HOST_TCP)},                                                             \
+    {                                                                                              \
+#fn ".device", fn, ADDR(DEVICE_TCP)                                                        \
+    }
+#define BOTH_LOCAL(fn)                                                                             \
+    {#fn ".host", fn, ADDR(HOST_UNIX)},                                                            \
+    {                                                                                              \
+#fn ".device", fn, ADDR(DEVICE_UNIX)                                                       \
+    }
+#define ALONE(fn)                                                                                  \
+    {                                                                                              \
+#fn, fn, NULL                                                                              \
+    }
+
+int main(int argc, char **argv)
+{
+    const struct test_case cases[] = {
+        ALONE(connect_silent),
+        ALONE(connect_backlog),
+        BOTH(connect_dribble),
+        BOTH_LOCAL(connect_gone),
+        ALONE(resolve_hangs),
+        ALONE(resolve_hangs_listener),
+        BOTH_LOCAL(first_ping),
+        ALONE(first_ping_listener),
+        BOTH_LOCAL(adopt_gives_back),
+        ALONE(adopt_gives_back_tcp),
+        {"header_stops.1_of_84.host", HEADER_STOPS(HOST_TCP, 100, 0, 1, false)},
+        {"header_stops.1_of_84.device", HEADER_STOPS(DEVICE_TCP, 100, 0, 1, false)},
+        {"header_stops.83_of_84.host", HEADER_STOPS(HOST_TCP, 200, 150, 83, false)},
+        {"header_stops.83_of_84.device", HEADER_STOPS(DEVICE_TCP, 200, 150, 83, false)},
+        {"header_stops.long_limit.host", HEADER_STOPS(HOST_UNIX, 1300, 20, 42, false)},
+        {"header_stops.long_limit.device", HEADER_STOPS(DEVICE_TCP, 1300, 0, 1, false)},
+        {"header_stops.driven", HEADER_STOPS(HOST_UNIX, 1300, 20, 42, true)},
+        BOTH(payload_stops),
+        BOTH(drain_stops),
+        BOTH(slow_but_moving),
+        BOTH(stall_behind_writes),
+    };
+    return cases_run(argc, argv, cases, sizeof cases / sizeof *cases, AT_ONCE, 30);
+}
