@@ -376,8 +376,8 @@ static void set_up(struct input *in)
 {
     static const int64_t first[] = {-1, 20 * MS, 0, 300 * MS};
     static const int64_t progress[] = {200 * MS, 0, 20 * SEC, SEC}; /* never: as the peer likes */
-    static const int64_t alive[] = {50 * MS, 0, -1, 10 * MS};
-    static const int64_t quiet[] = {400 * MS, 0, -1, 10 * MS};
+    static const int64_t alive[] = {50 * MS, 0, -1, 40 * MS};
+    static const int64_t quiet[] = {400 * MS, 0, -1, 60 * MS};
     uint8_t k = take8(in), role = take8(in);
 
     run.mode = role;
@@ -464,7 +464,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     faults_pause();
     RESULT("loop", err, OUT_OF_LUCK, FAULTS ? CLB_ERR_IO : CLB_OK);
     if (run.loop && open_link(&run.in) == CLB_OK) {
-        while (run.in.left > 0) {
+        while (run.in.left > 0 && !world_late()) {
             if (*run.in.at < 0x80) {
                 actor_act(&run.actor, &run.in, SEC);
                 continue;

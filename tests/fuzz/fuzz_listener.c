@@ -293,7 +293,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     world_begin(idle);
     open_listener(&run.in);
     bool links_first = take8(&run.in) & 1;
-    while (run.in.left > 0) {
+    while (run.in.left > 0 && !world_late()) {
         if (*run.in.at < 0x80)
             client(&run.in, SEC);
         else

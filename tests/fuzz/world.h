@@ -32,7 +32,8 @@ uint32_t take32(struct input *in);
 void world_begin(bool (*idle)(int64_t ns));
 /* Ends it: no descriptor is left that was not open before. */
 void world_end(void);
-int64_t world_now(void);
+/* The input has used up its time: what is left of it is not done. */
+bool world_late(void);
 void world_pass(int64_t ns);
 
 /* Around one call of the library with a limit: it must be back within the limit + 0.5 s. */
