@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Field report A-20: a buffer is destroyed only after its unmap has completed. Every command of the double
+ * takes 20 ms, and it counts a release of a buffer that is mapped or being unmapped as a violation,
+ * whatever references a runtime might keep. Fifty frames, and everything is closed right after the last.
+ */
+#include "pool_link.h"
+
+#define SIZE 4096
+#define FRAMES 50
+#define DELAY (20 * MS)
+
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#define SLACK 4
+#else
+#define SLACK 1
+#endif
+
+static unsigned mem_live(void)
+{
+    return dbl_mem_live();
+}
+
+static unsigned events_live(void)
+{
+    return (unsigned)dbl_events_live();
+}
+
+enum last { LAST_UNREF, LAST_HELD, LAST_UNREAD };
+
+/* How the last frame leaves: its unmap has just begun, or it is held beyond all handles, or it is a packet
+ * that was never released. */
+static void fifty_frames(enum last last)
+{
+    struct pool_link l = {.size = SIZE, .window = 4, .packets = FRAMES};
+    clb_cl_frame *held = NULL;
+    clb_packet *packet = NULL;
+    struct kit k;
+    int64_t begin;
+    int i, fds = check_fds(), threads;
+
+    dbl_start(true);
+    threads = check_threads();
+    dbl_set_delay(DELAY);
+    kit_open(&k, false, 12, SIZE, CLB_CL_FENCE_ALL);
+    pool_link_open(&l, k.a, CLB_FULL_BLOCK);
+    for (i = 0; i < FRAMES; i++) {
+        CHECK_EQ(clb_stream_read(l.stream, &packet, 20 * SEC), CLB_OK);
+        CHECK_EQ(((unsigned char *)clb_packet_data(packet))[SIZE - 1], i);
+        if (i == FRAMES - 1 && last == LAST_UNREAD)
+            break;
+        CHECK_EQ(clb_cl_frame_from_packet(&held, &packet), CLB_OK);
+        if (i < FRAMES - 1 || last == LAST_UNREF)
+            clb_cl_frame_unref(&held);
+    }
+    begin = check_ms();
+    clb_stream_close(&l.stream);
+    clb_link_close(&l.link);
+    kit_close(&k);
+    /* The link's limit is 2 s; a pool has none: it goes when the device lets it. */
+    CHECK_LE(check_ms() - begin, 2000 + 500 * SLACK);
+    clb_cl_frame_unref(&held);
+    clb_packet_free(&packet);
+    peer_join(&l.peer);
+    kit_wait_gone(mem_live);
+    kit_wait_gone(events_live);
+    check_back_to(fds, threads);
+    CHECK_EQ(dbl_violations(), 0);
+    CHECK_EQ(dbl_finish(), 0);
+}
+
+int main(void)
+{
+    check_watchdog(55);
+    fifty_frames(LAST_UNREF);
+    fifty_frames(LAST_HELD);
+    fifty_frames(LAST_UNREAD);
+    return 0;
+}
