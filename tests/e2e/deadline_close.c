@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Limits of ending, and of links on which nothing happens. */
-#include "deadline_kit.h"
+#include "deadline.h"
 
 #include <sys/socket.h>
 #include <unistd.h>

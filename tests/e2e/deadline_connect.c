@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Limits of coming up: the name, the connection, the first PING. */
-#include "deadline_kit.h"
+#include "deadline.h"
 
 #include <errno.h>
 #include <fcntl.h>

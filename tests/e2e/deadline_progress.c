@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What has begun must move on: headers, payloads, payloads that are thrown away. */
-#include "deadline_kit.h"
+#include "deadline.h"
 
 #include <sys/socket.h>
 #include <unistd.h>

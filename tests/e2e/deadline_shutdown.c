@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* clb_link_shutdown() from any thread while every other call is inside. */
-#include "deadline_kit.h"
+#include "deadline.h"
 
 #define LIMIT 150
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Limits of writing, and of other calls that wait for the peer. */
-#include "deadline_kit.h"
+#include "deadline.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

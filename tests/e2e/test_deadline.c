@@ -4,24 +4,9 @@
  * and half a second, leaves no thread, descriptor or buffer, and a fresh link to the same address
  * works.
  */
-#include "deadline_kit.h"
+#include "deadline.h"
 
 #define AT_ONCE 24
-
-#define BOTH(fn)                                                                                   \
-    {#fn ".host", fn, ADDR(HOST_TCP)},                                                             \
-    {                                                                                              \
-#fn ".device", fn, ADDR(DEVICE_TCP)                                                        \
-    }
-#define BOTH_LOCAL(fn)                                                                             \
-    {#fn ".host", fn, ADDR(HOST_UNIX)},                                                            \
-    {                                                                                              \
-#fn ".device", fn, ADDR(DEVICE_UNIX)                                                       \
-    }
-#define ALONE(fn)                                                                                  \
-    {                                                                                              \
-#fn, fn, NULL                                                                              \
-    }
 
 int main(int argc, char **argv)
 {

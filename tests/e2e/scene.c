@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See deadline_kit.h. */
-#include "deadline_kit.h"
+/* See scene.h. */
+#include "scene.h"
 
 #include <fcntl.h>
 #include <poll.h>

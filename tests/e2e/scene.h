@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Limits as users feel them: a scene is one link of ours, in either role, and a scripted peer that
- * stops at some point. The clock runs from the peer's last move. Afterwards a fresh link to the same
- * address works.
+ * A scene is one link of ours, in either role, and a scripted peer that stops or misbehaves at some
+ * point. Where time matters the clock runs from the peer's last move. When the scene is over nothing
+ * is left of it, and a fresh link to the same address works.
  */
-#ifndef TESTS_DEADLINE_KIT_H
-#define TESTS_DEADLINE_KIT_H
+#ifndef TESTS_SCENE_H
+#define TESTS_SCENE_H
 
 #include <clbridge/clbridge.h>
 #include <stdatomic.h>
@@ -91,57 +91,12 @@ struct call {
 void call_begin(struct call *c, struct scene *sc, int (*fn)(struct scene *sc));
 int call_end(struct call *c);
 
-/* ---- cases: deadline_connect.c, _progress.c, _write.c, _close.c, _alive.c ---------------------- */
-
+/* Cases by place, for the table of a program. */
 #define ADDR(x) (&(const int){x})
-
-void connect_silent(const void *arg);
-void connect_backlog(const void *arg);
-void connect_dribble(const void *arg);
-void connect_gone(const void *arg);
-void resolve_hangs(const void *arg);
-void resolve_hangs_listener(const void *arg);
-void first_ping(const void *arg);
-void first_ping_listener(const void *arg);
-void adopt_gives_back(const void *arg);
-void adopt_gives_back_tcp(const void *arg);
-
-struct header_case {
-    enum where where;
-    int limit, pause, bytes;
-    bool driven;
-};
-#define HEADER_STOPS(...) header_stops, (&(const struct header_case){__VA_ARGS__})
-void header_stops(const void *arg);
-void payload_stops(const void *arg);
-void drain_stops(const void *arg);
-void slow_but_moving(const void *arg);
-void stall_behind_writes(const void *arg);
-
-void write_without_credit(const void *arg);
-void write_not_taken(const void *arg);
-void write_not_taken_cut(const void *arg);
-void write_not_answered(const void *arg);
-void write_behind_a_stuck_one(const void *arg);
-void flush_not_answered(const void *arg);
-void open_not_answered(const void *arg);
-void reads_time_out(const void *arg);
-
-void close_not_answered(const void *arg);
-void close_not_read(const void *arg);
-void close_after_reset(const void *arg);
-void close_after_endless_shutdown(const void *arg);
-void close_keeps_unread_packets(const void *arg);
-void shutdown_not_answered(const void *arg);
-void listener_close_many(const void *arg);
-
-void idle(const void *arg);
-void keepalive_keeps(const void *arg);
-void keepalive_while_paused(const void *arg);
-void keepalive_of_two_of_ours(const void *arg);
-
-void shutdown_under(const void *arg);
-void shutdown_in_callback(const void *arg);
-void shutdown_storm(const void *arg);
+/* clang-format off */
+#define BOTH(fn) {#fn ".host", fn, ADDR(HOST_TCP)}, {#fn ".device", fn, ADDR(DEVICE_TCP)}
+#define BOTH_LOCAL(fn) {#fn ".host", fn, ADDR(HOST_UNIX)}, {#fn ".device", fn, ADDR(DEVICE_UNIX)}
+#define ALONE(fn) {#fn, fn, NULL}
+/* clang-format on */
 
 #endif
