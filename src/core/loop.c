@@ -173,17 +173,16 @@ void clbi_loop_leave(clb_loop *loop, struct clbi_member *m)
 
 void clbi_loop_kick(clb_loop *loop, struct clbi_member *m)
 {
-    bool wake = false;
     pthread_mutex_lock(&loop->lock);
     if (m->joined) {
         push_dirty(loop, m);
-        wake = !loop->awake;
-        loop->awake = true;
+        if (!loop->awake) {
+            loop->awake = true;
+            /* Under the lock: a loop that wakes for another reason may be gone right after it. */
+            clbi_wakefd_set(loop->wakefd);
+        }
     }
     pthread_mutex_unlock(&loop->lock);
-    if (wake) {
-        clbi_wakefd_set(loop->wakefd);
-    }
 }
 
 bool clbi_loop_kick_awake(clb_loop *loop, struct clbi_member *m)
