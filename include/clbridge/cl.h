@@ -232,7 +232,8 @@ CLB_API void clb_cl_device_destroy(clb_cl_device **dev);
 
 typedef struct clb_cl_pool_params {
     size_t struct_size;  /* sizeof of this struct; 0 = its first version */
-    size_t buf_size;     /* bytes per buffer; 0 = learned (NOSYS in this version) */
+    size_t buf_size;     /* bytes per buffer, rounded up to align; larger requests are refused all
+                            the same; 0 = learned (NOSYS in this version) */
     uint32_t count;      /* buffers; 0 = 8. Enough that nothing spills: what fits the window of the
                             streams, and those in frames or waiting to be mapped again */
     size_t max_bytes;    /* of all buffers; 0 = 512 MiB or count * buf_size, the larger */
@@ -259,7 +260,7 @@ typedef struct clb_cl_pool_stats {
     uint32_t device;       /* held by frames */
     uint32_t retired;      /* waiting for the commands that used them */
     uint32_t remapping;    /* being mapped, also for the first time */
-    size_t slot_bytes;     /* size of a buffer */
+    size_t slot_bytes;     /* size of a buffer: buf_size, rounded up to align */
     uint64_t poisoned;     /* buffers given up because an unmap or a map failed, so far */
     uint64_t renewed;      /* buffers replaced because a command that used them failed, so far */
     uint64_t allocs;       /* requests answered with a buffer */

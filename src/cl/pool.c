@@ -142,7 +142,7 @@ static int pool_alloc(void *opaque, const struct clb_alloc_req *req, struct clb_
             err = CLB_ERR_CLOSED;
             break;
         }
-        if (req->capacity > pool->slot_bytes || req->payload > pool->slot_bytes) {
+        if (req->capacity > pool->max_payload || req->payload > pool->max_payload) {
             err = CLB_ERR_TOOBIG;
             break;
         }
@@ -187,7 +187,7 @@ static int pool_release(void *opaque, struct clb_buf *buf, size_t written)
     }
     /* The pointer tells a copy of a buffer that has gone home and is out again. */
     if (!slot || state != CLBI_SLOT_FILLING || slot->broken || buf->data != slot->ptr ||
-        written > pool->slot_bytes) {
+        written > pool->max_payload) {
         misuse(pool, "release of a buffer that is not out");
         return CLB_ERR_INVAL;
     }
@@ -293,9 +293,17 @@ clb_cl_pool *clbi_cl_pool_of(const struct clb_allocator *allocator)
 
 /* ---- create ---------------------------------------------------------------------------------- */
 
+/* Whole units of the alignment: an address and a size that are both aligned are what consumers, and
+ * runtimes that take memory as it is, ask for. Less than buf_size when that overflows. */
+static size_t slot_bytes_of(const clb_cl_pool_params *p)
+{
+    return (p->buf_size + (p->align - 1)) & ~(p->align - 1);
+}
+
 static int check_params(clb_cl_device *dev, clb_cl_pool_params *p)
 {
     const struct clb_log *log = &dev->log;
+    size_t slot_bytes;
     uint64_t all;
 
     if (p->mem != CLB_CL_MEM_AUTO && p->mem != CLB_CL_MEM_ALLOC_HOST)
@@ -316,20 +324,22 @@ static int check_params(clb_cl_device *dev, clb_cl_pool_params *p)
     if (p->count > MAX_COUNT || (unsigned)p->fence > CLB_CL_FENCE_EXPLICIT)
         return clbi_cl_fail(p->status, log, CLB_ERR_INVAL, 0,
                             "count %u or fence %d is out of range", p->count, (int)p->fence);
-    if (dev->info.max_alloc_bytes && p->buf_size > dev->info.max_alloc_bytes)
+    slot_bytes = slot_bytes_of(p);
+    if (slot_bytes < p->buf_size ||
+        (dev->info.max_alloc_bytes && slot_bytes > dev->info.max_alloc_bytes))
         return clbi_cl_fail(
             p->status, log, CLB_ERR_TOOBIG, 0,
             "buf_size %zu is more than the %llu bytes that \"%s\" allows in one buffer",
             p->buf_size, (unsigned long long)dev->info.max_alloc_bytes, dev->info.name);
-    if (p->buf_size > SIZE_MAX / p->count)
+    if (slot_bytes > SIZE_MAX / p->count)
         return clbi_cl_fail(p->status, log, CLB_ERR_TOOBIG, 0, "buf_size times count overflows");
-    all = (uint64_t)p->buf_size * p->count;
+    all = (uint64_t)slot_bytes * p->count;
     if (p->max_bytes == 0)
         p->max_bytes = all > DEFAULT_MAX_BYTES ? (size_t)all : DEFAULT_MAX_BYTES;
     if (all > p->max_bytes)
         return clbi_cl_fail(p->status, log, CLB_ERR_TOOBIG, 0,
                             "%u buffers of %zu bytes are more than max_bytes %zu", p->count,
-                            p->buf_size, p->max_bytes);
+                            slot_bytes, p->max_bytes);
     return CLB_OK;
 }
 
@@ -353,7 +363,8 @@ static clb_cl_pool *pool_new(clb_cl_device *dev, const clb_cl_pool_params *p)
     atomic_init(&pool->refs, 1);
     pool->dev = dev;
     pool->count = p->count;
-    pool->slot_bytes = p->buf_size;
+    pool->max_payload = p->buf_size;
+    pool->slot_bytes = slot_bytes_of(p);
     pool->align = p->align;
     pool->fence = p->fence;
     pool->map_flags =

@@ -95,7 +95,9 @@ struct clb_cl_pool {
     clb_cl_device *dev;
     struct clb_cl_pool *next; /* device.lock */
     atomic_uint refs;         /* handle, allocator copies, buffers, frames */
-    size_t slot_bytes, align;
+    size_t max_payload;       /* the buf_size that was asked for */
+    size_t slot_bytes;        /* that, rounded up to align */
+    size_t align;
     cl_map_flags map_flags;
     enum clb_cl_fence fence;
     uint32_t count;

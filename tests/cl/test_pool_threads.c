@@ -199,9 +199,9 @@ static void job_done(void *priv, const unsigned char *bytes, size_t size)
     struct job *job = priv;
     size_t i;
 
-    for (i = 0; i < size && bytes[i] == kit_byte(job->seen.n, i); i++)
+    for (i = 0; i < SIZE && i < size && bytes[i] == kit_byte(job->seen.n, i); i++)
         ;
-    atomic_fetch_add(i == size ? &job->c->good : &job->c->bad, 1);
+    atomic_fetch_add(i == SIZE ? &job->c->good : &job->c->bad, 1);
     free(job);
 }
 
