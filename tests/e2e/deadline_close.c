@@ -23,11 +23,11 @@ static void open_scene(struct scene *sc, uint32_t window)
     scene_await(sc, 1);
 }
 
-static int write_much(struct scene *sc)
+static int write_much(struct call *c)
 {
     static const uint8_t data[MUCH];
     struct clb_iovec iov = {data, sizeof data};
-    return clb_stream_write(sc->s, &iov, 1, -1);
+    return clb_stream_write(c->s, &iov, 1, -1);
 }
 
 static void close_in_time(struct scene *sc, int limit_ms)
@@ -88,9 +88,9 @@ void close_after_reset(const void *arg)
     scene_end(&sc);
 }
 
-static int endless_shutdown(struct scene *sc)
+static int endless_shutdown(struct call *c)
 {
-    return clb_link_shutdown(sc->link, -1);
+    return clb_link_shutdown(c->link, -1);
 }
 
 void close_after_endless_shutdown(const void *arg)

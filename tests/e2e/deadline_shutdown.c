@@ -28,41 +28,41 @@ static void fills(struct peer *p, struct scene *sc)
 
 /* ---- calls ------------------------------------------------------------------------------------- */
 
-static int do_read(struct scene *sc)
+static int do_read(struct call *c)
 {
     clb_packet *p = NULL;
-    return clb_stream_read(sc->s, &p, -1);
+    return clb_stream_read(c->s, &p, -1);
 }
 
-static int do_write_much(struct scene *sc)
+static int do_write_much(struct call *c)
 {
     struct clb_iovec iov = {data, sizeof data};
-    return clb_stream_write(sc->s, &iov, 1, -1);
+    return clb_stream_write(c->s, &iov, 1, -1);
 }
 
-static int do_write(struct scene *sc)
+static int do_write(struct call *c)
 {
     struct clb_iovec iov = {data, 100};
-    return clb_stream_write(sc->s, &iov, 1, -1);
+    return clb_stream_write(c->s, &iov, 1, -1);
 }
 
-static int do_write_without_credit(struct scene *sc)
+static int do_write_without_credit(struct call *c)
 {
     struct clb_iovec iov = {data, MUCH / 2};
     int err;
     do {
-        err = clb_stream_write(sc->s, &iov, 1, -1);
+        err = clb_stream_write(c->s, &iov, 1, -1);
     } while (err == CLB_OK);
     return err;
 }
 
-static int do_flush(struct scene *sc)
+static int do_flush(struct call *c)
 {
     struct clb_iovec iov = {data, 100};
     clb_stream *s = NULL;
     clb_stream_params sp = {
         .struct_size = sizeof sp, .name = "a", .write_window = 4096, .write_async = 1};
-    int err = clb_stream_open(&s, sc->link, &sp);
+    int err = clb_stream_open(&s, c->link, &sp);
     CHECK_EQ(err, CLB_OK);
     CHECK_EQ(clb_stream_write(s, &iov, 1, -1), CLB_OK);
     err = clb_stream_flush(s, CLB_FLUSH_RELEASED, -1);
@@ -70,59 +70,59 @@ static int do_flush(struct scene *sc)
     return err;
 }
 
-static int do_next_stream(struct scene *sc)
+static int do_next_stream(struct call *c)
 {
     clb_stream_info info;
     int err;
     do {
-        err = clb_link_next_stream(sc->link, &info, sizeof info, -1);
+        err = clb_link_next_stream(c->link, &info, sizeof info, -1);
     } while (err == CLB_OK);
     return err;
 }
 
-static int open_it(struct scene *sc, const char *name)
+static int open_it(struct call *c, const char *name)
 {
     clb_stream *s = NULL;
     clb_stream_params sp = {.struct_size = sizeof sp, .name = name, .open_timeout_ns = -1};
     sp.write_window = 100;
-    int err = clb_stream_open(&s, sc->link, &sp);
+    int err = clb_stream_open(&s, c->link, &sp);
     clb_stream_close(&s);
     return err;
 }
 
-static int do_open(struct scene *sc)
+static int do_open(struct call *c)
 {
-    return open_it(sc, "never announced");
+    return open_it(c, "never announced");
 }
 
-static int do_open_any(struct scene *sc)
+static int do_open_any(struct call *c)
 {
-    return open_it(sc, NULL);
+    return open_it(c, NULL);
 }
 
-static int do_shutdown(struct scene *sc)
+static int do_shutdown(struct call *c)
 {
-    int err = clb_link_shutdown(sc->link, LIMIT * MS);
+    int err = clb_link_shutdown(c->link, LIMIT * MS);
     return err == CLB_OK ? CLB_ERR_CLOSED : err;
 }
 
-static int do_accept(struct scene *sc)
+static int do_accept(struct call *c)
 {
     clb_link *link = NULL;
-    int err = clb_listener_accept(sc->listener, &link, LIMIT * MS);
+    int err = clb_listener_accept(c->listener, &link, LIMIT * MS);
     CHECK_EQ(err, CLB_ERR_TIMEOUT); /* the listener has nothing to do with it */
     return CLB_ERR_CLOSED;
 }
 
-static int do_stream_close(struct scene *sc)
+static int do_stream_close(struct call *c)
 {
-    clb_stream_close(&sc->s);
+    clb_stream_close(&c->s);
     return CLB_ERR_CLOSED;
 }
 
 static const struct under {
     const char *name;
-    int (*fn)(struct scene *sc);
+    int (*fn)(struct call *c);
     script peer;
     int arg;
     bool own_stream; /* the call opens one itself */
@@ -166,6 +166,7 @@ void shutdown_under(const void *arg)
             scene_await(&sc, 1);
         }
         call_begin(&c, &sc, u->fn);
+        sc.s = u->fn == do_stream_close ? NULL : sc.s;
         check_sleep_ms(u->fn == do_stream_close ? 0 : 40);
         const int64_t t0 = check_ms();
         if (i % 3 == 0) {

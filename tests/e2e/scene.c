@@ -217,13 +217,15 @@ void in_time(int64_t since, int limit_ms)
 static void *call_main(void *arg)
 {
     struct call *c = arg;
-    atomic_store(&c->result, c->fn(c->sc));
+    atomic_store(&c->result, c->fn(c));
     return NULL;
 }
 
-void call_begin(struct call *c, struct scene *sc, int (*fn)(struct scene *sc))
+void call_begin(struct call *c, const struct scene *sc, int (*fn)(struct call *c))
 {
-    c->sc = sc;
+    c->link = sc->link;
+    c->s = sc->s;
+    c->listener = sc->listener;
     c->fn = fn;
     atomic_init(&c->result, 1);
     CHECK_EQ(pthread_create(&c->thread, NULL, call_main, c), 0);

@@ -81,14 +81,16 @@ void in_time(int64_t since, int limit_ms);
 void fresh_host(int listen_fd, uint16_t port);
 void fresh_device(clb_listener *listener);
 
-/* A thread that makes one call on the scene's link; call_ends waits for it. */
+/* A thread that makes one call with the handles that the scene has now; call_end waits for it. */
 struct call {
-    struct scene *sc;
-    int (*fn)(struct scene *sc);
+    clb_link *link;
+    clb_stream *s;
+    clb_listener *listener;
+    int (*fn)(struct call *c);
     pthread_t thread;
     atomic_int result; /* 1 = inside */
 };
-void call_begin(struct call *c, struct scene *sc, int (*fn)(struct scene *sc));
+void call_begin(struct call *c, const struct scene *sc, int (*fn)(struct call *c));
 int call_end(struct call *c);
 
 /* Cases by place, for the table of a program. */
