@@ -9,6 +9,7 @@
 #include "os.h"
 #include "tcp_priv.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <stdarg.h>
@@ -37,6 +38,23 @@ int clbi_tcp_fail(struct clb_status *st, const struct clb_log *log, enum clb_err
     return err;
 }
 
+static void plain_text(const struct sockaddr *addr, char *host, size_t host_cap, char *port,
+                       size_t port_cap)
+{
+    struct sockaddr_in6 v6;
+    struct sockaddr_in v4;
+
+    if (addr->sa_family == AF_INET6)
+        memcpy(&v6, addr, sizeof v6);
+    else
+        memcpy(&v4, addr, sizeof v4);
+    if (!(addr->sa_family == AF_INET6
+              ? inet_ntop(AF_INET6, &v6.sin6_addr, host, (socklen_t)host_cap)
+              : inet_ntop(AF_INET, &v4.sin_addr, host, (socklen_t)host_cap)))
+        snprintf(host, host_cap, "?");
+    snprintf(port, port_cap, "%u", ntohs(addr->sa_family == AF_INET6 ? v6.sin6_port : v4.sin_port));
+}
+
 void clbi_tcp_addr_text(char *out, size_t cap, const struct sockaddr *addr, socklen_t len)
 {
     static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
@@ -58,11 +76,10 @@ void clbi_tcp_addr_text(char *out, size_t cap, const struct sockaddr *addr, sock
             len = sizeof v4;
         }
     }
+    /* It needs memory, unlike inet_ntop(), but knows the names of scopes. */
     if (getnameinfo(addr, len, host, sizeof host, port, sizeof port,
-                    NI_NUMERICHOST | NI_NUMERICSERV)) {
-        snprintf(out, cap, "?");
-        return;
-    }
+                    NI_NUMERICHOST | NI_NUMERICSERV))
+        plain_text(addr, host, sizeof host, port, sizeof port);
     snprintf(out, cap, addr->sa_family == AF_INET6 ? "[%s]:%s" : "%s:%s", host, port);
 }
 
