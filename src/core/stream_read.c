@@ -144,7 +144,9 @@ int clb_stream_read(clb_stream *s, clb_packet **out, int64_t timeout_ns)
             err = err == CLB_ERR_TIMEOUT && timeout_ns == 0 ? CLB_ERR_AGAIN : err;
             break;
         }
-        if (timeout_ns == 0 && (!link->loop || !clbi_loop_caller_driven(link->loop))) {
+        /* With no deadline a caller-driven loop is looked at once, but not from its own callbacks. */
+        if (timeout_ns == 0 && (!link->loop || !clbi_loop_caller_driven(link->loop) ||
+                                clbi_link_on_loop(link))) {
             err = CLB_ERR_AGAIN;
             break;
         }
