@@ -145,8 +145,8 @@ int clb_stream_read(clb_stream *s, clb_packet **out, int64_t timeout_ns)
             break;
         }
         /* With no deadline a caller-driven loop is looked at once, but not from its own callbacks. */
-        if (timeout_ns == 0 && (!link->loop || !clbi_loop_caller_driven(link->loop) ||
-                                clbi_link_on_loop(link))) {
+        if (timeout_ns == 0 &&
+            (!link->loop || !clbi_loop_caller_driven(link->loop) || clbi_link_on_loop(link))) {
             err = CLB_ERR_AGAIN;
             break;
         }
