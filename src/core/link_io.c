@@ -63,6 +63,7 @@ static void finish(clb_link *link)
     clbi_loop_leave(link->loop, &link->member);
     pthread_mutex_lock(&link->lock);
     clbi_write_fail_all(link, clbi_end_error(clbi_link_end(link)));
+    clbi_write_fail_rest(link, clbi_end_error(clbi_link_end(link)));
     pthread_mutex_unlock(&link->lock);
     clbi_link_set_state(link, CLB_LINK_DOWN);
     announce_end(link);
@@ -102,6 +103,20 @@ static void say_how_to_leave(clb_link *link)
     }
 }
 
+/* A thread of the application may be sending at this moment: it kicks the loop when it is done, and
+ * starts nothing new, as the link is not up any more. */
+static void close_transport(clb_link *link)
+{
+    pthread_mutex_lock(&link->lock);
+    link->close_waits = link->tx.direct;
+    link->tx.turned_away |= link->tx.direct;
+    pthread_mutex_unlock(&link->lock);
+    if (!link->close_waits) {
+        say_how_to_leave(link);
+        link->ops->close(link->tr); /* on_closed follows */
+    }
+}
+
 void clbi_link_begin_close(clb_link *link)
 {
     if (link->tr_closing) {
@@ -115,8 +130,7 @@ void clbi_link_begin_close(clb_link *link)
         clbi_link_set_state(link, CLB_LINK_CLOSING);
     }
     if (link->tr) {
-        say_how_to_leave(link);
-        link->ops->close(link->tr); /* on_closed follows */
+        close_transport(link);
     } else {
         finish(link);
     }
@@ -433,6 +447,9 @@ static void update_deadline(clb_link *link)
         d = earlier(d, link->tx.dead_until);
     }
     d = earlier(d, progress_deadline(link, now));
+    if (link->tx.hold_until) {
+        d = earlier(d, link->tx.hold_until);
+    }
     pthread_mutex_lock(&link->lock);
     d = earlier(d, clbi_proto_next_deadline(&link->proto));
     if (link->rx.state == CLBI_RX_DECIDE) {
@@ -444,10 +461,11 @@ static void update_deadline(clb_link *link)
             d = earlier(d, s->quiet_until);
         }
     }
-    pthread_mutex_unlock(&link->lock);
     if (link->tr && link->ops->next_deadline) {
         d = earlier(d, link->ops->next_deadline(link->tr));
     }
+    link->armed = d;
+    pthread_mutex_unlock(&link->lock);
     link->member.deadline = d;
 }
 
@@ -492,6 +510,9 @@ void clbi_link_service(void *priv, int64_t now)
     pthread_mutex_unlock(&link->lock);
 
     if (link->tr_closing) {
+        if (link->close_waits) {
+            close_transport(link);
+        }
         /* nothing to do but wait for on_closed */
     } else if (shutdown && link->state != CLB_LINK_CLOSING) {
         begin_shutdown(link, shutdown_deadline);
@@ -501,9 +522,12 @@ void clbi_link_service(void *priv, int64_t now)
         start_transport(link);
     }
     if (link->tr && !link->tr_closing) {
-        if (link->ops->dispatch) {
+        if (link->ops->dispatch && (now >= link->ops->next_deadline(link->tr) ||
+                                    (link->look_at && now >= link->look_at))) {
             link->ops->dispatch(link->tr, now);
         }
+    }
+    if (link->tr && !link->tr_closing) {
         look_at_progress(link, now);
         if (link->state == CLB_LINK_CONNECTING && now >= link->connect_deadline) {
             clbi_link_drop(

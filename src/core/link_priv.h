@@ -187,6 +187,7 @@ struct clb_link {
     struct clbi_transport *tr;
     bool connected; /* the transport can move bytes */
     bool tr_closing;
+    bool close_waits; /* for a direct send to end */
     bool close_after_flush; /* the peer's RESET was taken: close when the answer is out */
     bool cut;               /* lost: the peer takes nothing, or says nothing */
     int64_t connect_deadline, first_open_until;
@@ -207,8 +208,13 @@ struct clb_link {
         int64_t first_byte_ns, progress_ns;
         uint64_t started_at; /* transport's rx count when this header was asked for */
     } rx;
+    /* One send at a time, by the loop (`busy`, [io], changed under the lock) or by a thread of the
+     * application (`direct`, under the lock); whoever it is owns `headers` meanwhile. */
     struct {
         bool busy;
+        bool direct;
+        bool turned_away; /* lock: the loop wanted to send, or to close, meanwhile */
+        bool broken;      /* lock: sending has failed */
         uint8_t headers[(CLBI_MAX_ANSWERS + 1) * CLBI_WIRE_HEADER];
         struct iovec iov;      /* headers alone */
         struct clbi_write *op; /* whose payload is being sent */
@@ -216,8 +222,19 @@ struct clb_link {
         int64_t progress_ns;
         uint32_t next_stream; /* round robin of writers */
         int64_t dead_until;   /* sending has failed; 0 = it has not. See clbi_tx_done */
+        int64_t hold_until;   /* releases wait for the next answer until then, 0 = they do not */
         struct clb_status failure;
+        /* lock: what a direct send leaves for the loop */
+        struct {
+            bool failed;
+            struct clb_status failure;
+            struct clbi_write *op; /* whose rest is to be sent; NULL = headers, or nothing */
+            struct iovec *iov;
+            size_t iov_len, bytes;
+            struct iovec headers;
+        } rest;
     } tx;
+    int64_t armed; /* lock: the loop looks at the link then at the latest */
     uint8_t *drain;            /* 64 KiB, made at first need */
     uint8_t drain_small[1024]; /* when there is no memory for that */
 };
@@ -284,12 +301,17 @@ int clbi_stream_ask(clb_stream *s, size_t size, uint32_t id, int64_t wait_ns, st
 
 /* ---- link_tx.c: [io] sending */
 void clbi_tx_run(clb_link *link);
+/* lock held, dropped meanwhile: something is to be sent. The calling thread sends it itself when it
+ * would have to wake the loop for it. Not from the loop's own callbacks. */
+void clbi_tx_now(clb_link *link);
 void clbi_tx_done(clb_link *link, size_t bytes, const struct clb_status *failure);
 /* lock held; takes a write off its stream's list */
 void clbi_write_unlink(struct clbi_write *op);
 /* lock held: the write of this token got its answer, or fails. */
 void clbi_write_answered(clb_link *link, int index, uint64_t token, int result);
 void clbi_write_fail_all(clb_link *link, int result);
+/* lock held, when the transport has gone: of the write that was to be sent in part still. */
+void clbi_write_fail_rest(clb_link *link, int result);
 
 /* ---- stream.c */
 void clbi_stream_ref(clb_stream *stream);
@@ -311,8 +333,8 @@ clb_packet *clbi_packet_new(clb_link *link);
 void clbi_packet_recycle(clb_link *link, clb_packet *packet);
 /* lock NOT held: frees the buffer when it was not released, and the allocator references. */
 void clbi_packet_drop_buffer(clb_packet *packet);
-/* lock held: the peer gets its credit, once. */
-void clbi_packet_credit(clb_packet *packet);
+/* lock held: the peer gets its credit, once. true = there is something to be sent for it. */
+bool clbi_packet_credit(clb_packet *packet);
 /* lock NOT held: buffer, credit and packet of a whole list. */
 void clbi_packets_drop(clb_link *link, struct clbi_queue *list);
 

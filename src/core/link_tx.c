@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Sending: one gather send at a time, made of every header that waits and at most one payload.
- * Answers come first. Dispatching thread only; the write operations belong to waiting callers.
+ * Answers come first. The loop sends; a thread of the application does it when nobody else is at it
+ * and the loop would have to be woken for it. The write operations belong to waiting callers.
  */
 #include <string.h>
 
 #include "link_priv.h"
 
 #define DEAD_NS CLBI_SEC
+#define HOLD_NS (2 * CLBI_MS)
 
 void clbi_write_unlink(struct clbi_write *op)
 {
@@ -63,6 +65,15 @@ void clbi_write_answered(clb_link *link, int index, uint64_t token, int result)
     pthread_cond_broadcast(&s->cond);
 }
 
+void clbi_write_fail_rest(clb_link *link, int result)
+{
+    if (link->tx.rest.op) {
+        finish_write(link->tx.rest.op, result);
+    }
+    link->tx.rest.op = NULL;
+    link->tx.rest.iov = NULL;
+}
+
 void clbi_write_fail_all(clb_link *link, int result)
 {
     for (int i = 0; i < CLBI_MAX_STREAMS; i++) {
@@ -110,36 +121,35 @@ static struct clbi_write *pick_write(clb_link *link, int64_t now)
     return NULL;
 }
 
-void clbi_tx_done(clb_link *link, size_t bytes, const struct clb_status *failure)
+/* lock held. What a send that is over means to the write whose payload it was. */
+static void write_sent(clb_link *link, struct clbi_write *op, const struct clb_status *failure,
+                       int64_t now)
 {
-    struct clbi_write *op = link->tx.op;
-    int64_t now = clbi_now_ns();
-    link->tx.busy = false;
-    link->tx.op = NULL;
-    pthread_mutex_lock(&link->lock);
-    link->tx_bytes += failure ? bytes : link->tx.bytes;
-    if (op) {
-        clb_stream *s = op->stream;
-        enum clbi_end end = clbi_link_end(link);
-        if (failure) {
-            finish_write(op, failure->err == CLB_ERR_CANCELED ? clbi_end_error(end) : CLB_ERR_LOST);
-        } else {
-            clbi_proto_write_sent(&link->proto, op->token, now);
-            op->state = CLBI_WRITE_SENT;
-            s->unacked += !op->answered;
-            s->stats.written++;
-            s->stats.written_bytes += op->bytes;
-            if (op->answered) {
-                finish_write(op, op->result);
-            } else if (end != CLBI_END_NONE) {
-                finish_write(op, clbi_end_error(end));
-            } else if (s->write_async) {
-                finish_write(op, CLB_OK);
-            }
-        }
+    clb_stream *s = op->stream;
+    enum clbi_end end = clbi_link_end(link);
+    if (failure) {
+        finish_write(op, failure->err == CLB_ERR_CANCELED ? clbi_end_error(end) : CLB_ERR_LOST);
+        return;
     }
-    pthread_mutex_unlock(&link->lock);
-    if (failure && failure->err != CLB_ERR_CANCELED && !link->tr_closing) {
+    clbi_proto_write_sent(&link->proto, op->token, now);
+    op->state = CLBI_WRITE_SENT;
+    s->unacked += !op->answered;
+    s->stats.written++;
+    s->stats.written_bytes += op->bytes;
+    if (op->answered) {
+        finish_write(op, op->result);
+    } else if (end != CLBI_END_NONE) {
+        finish_write(op, clbi_end_error(end));
+    } else if (s->write_async) {
+        finish_write(op, CLB_OK);
+    }
+}
+
+/* lock held */
+static void note_failure(clb_link *link, const struct clb_status *failure, int64_t now)
+{
+    if (failure->err != CLB_ERR_CANCELED && !link->tr_closing && !link->tx.dead_until) {
+        link->tx.broken = true;
         /* A peer that has gone may have said so: its RESET, and packets before it, lie in the socket
          * still. The receiving side finds the end, and gets a moment for it. */
         link->tx.dead_until = clbi_add_ns(now, DEAD_NS);
@@ -147,40 +157,116 @@ void clbi_tx_done(clb_link *link, size_t bytes, const struct clb_status *failure
     }
 }
 
+void clbi_tx_done(clb_link *link, size_t bytes, const struct clb_status *failure)
+{
+    struct clbi_write *op = link->tx.op;
+    int64_t now = clbi_now_ns();
+    link->tx.op = NULL;
+    pthread_mutex_lock(&link->lock);
+    link->tx.busy = false;
+    link->tx_bytes += failure ? bytes : link->tx.bytes;
+    if (op) {
+        write_sent(link, op, failure, now);
+    }
+    if (failure) {
+        note_failure(link, failure, now);
+    }
+    pthread_mutex_unlock(&link->lock);
+}
+
+/* lock held. All headers that wait, into tx.headers, and the write that goes with them; *op is it, or
+ * NULL. Returns the number of headers. */
+static size_t gather(clb_link *link, int64_t now, struct clbi_write **op)
+{
+    uint8_t *headers = link->tx.headers;
+    size_t n = clbi_proto_out(&link->proto, now, headers, CLBI_MAX_ANSWERS);
+    *op = pick_write(link, now);
+    if (*op) {
+        (*op)->state = CLBI_WRITE_SENDING;
+        clbi_proto_write_begin(&link->proto, (*op)->stream->index, (uint32_t)(*op)->bytes,
+                               (*op)->token, now, headers + n * CLBI_WIRE_HEADER);
+        (*op)->iov[0] = (struct iovec){headers, (n + 1) * CLBI_WIRE_HEADER};
+        n++;
+    }
+    return n;
+}
+
+/* lock held */
+static bool any_queued(const clb_link *link)
+{
+    for (int i = 0; i < CLBI_MAX_STREAMS; i++) {
+        const clb_stream *s = link->slot[i].stream;
+        for (const struct clbi_write *op = s ? s->writes : NULL; op; op = op->next) {
+            if (op->state == CLBI_WRITE_QUEUED) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* lock held. Credit that the peer does not need yet can go out with the answer that is due as soon as
+ * the payload which comes in is complete: one packet for both. Not for long, though: that payload
+ * may stop. */
+static bool hold_releases(clb_link *link, int64_t now)
+{
+    const int64_t until = link->tx.hold_until ? link->tx.hold_until : clbi_add_ns(now, HOLD_NS);
+    const bool hold = link->rx.state == CLBI_RX_PAYLOAD && now < until && !any_queued(link) &&
+                      clbi_proto_can_hold(&link->proto);
+    link->tx.hold_until = hold ? until : 0;
+    return hold;
+}
+
+/* lock held. What a direct send could not do becomes a send of the loop. false = nothing is left. */
+static bool take_rest(clb_link *link, struct iovec **iov, size_t *iov_len)
+{
+    if (!link->tx.rest.iov) {
+        return false;
+    }
+    link->tx.op = link->tx.rest.op;
+    link->tx.bytes = link->tx.rest.bytes;
+    *iov = link->tx.rest.iov;
+    *iov_len = link->tx.rest.iov_len;
+    link->tx.rest.iov = NULL;
+    link->tx.rest.op = NULL;
+    return true;
+}
+
 void clbi_tx_run(clb_link *link)
 {
     while (link->connected && !link->tr_closing && !link->tx.busy) {
-        if (link->tx.dead_until) {
-            if (link->close_after_flush) {
-                clbi_link_begin_close(link);
-            }
-            return;
-        }
         int64_t now = clbi_now_ns();
         struct clb_status st = {0};
-        uint8_t *headers = link->tx.headers;
+        struct iovec *iov = NULL;
+        size_t iov_len = 0, n = 0;
+        struct clbi_write *op = NULL;
         pthread_mutex_lock(&link->lock);
-        size_t n = clbi_proto_out(&link->proto, now, headers, CLBI_MAX_ANSWERS);
-        struct clbi_write *op = pick_write(link, now);
-        if (op) {
-            op->state = CLBI_WRITE_SENDING;
-            clbi_proto_write_begin(&link->proto, op->stream->index, (uint32_t)op->bytes, op->token,
-                                   now, headers + n * CLBI_WIRE_HEADER);
-            n++;
+        if (link->tx.direct) {
+            link->tx.turned_away = true;
+            pthread_mutex_unlock(&link->lock);
+            return;
         }
+        if (link->tx.rest.failed) {
+            note_failure(link, &link->tx.rest.failure, now);
+        }
+        if (!link->tx.dead_until && !take_rest(link, &iov, &iov_len) && !hold_releases(link, now)) {
+            n = gather(link, now, &op);
+            if (n > 0) {
+                link->tx.iov = (struct iovec){link->tx.headers, n * CLBI_WIRE_HEADER};
+                iov = op ? op->iov : &link->tx.iov;
+                iov_len = op ? op->iov_len : 1;
+                link->tx.op = op;
+                link->tx.bytes = n * CLBI_WIRE_HEADER + (op ? op->bytes : 0);
+            }
+        }
+        link->tx.busy = iov != NULL;
         pthread_mutex_unlock(&link->lock);
-        if (n == 0) {
+        if (!iov) {
             if (link->close_after_flush) {
                 clbi_link_begin_close(link);
             }
             return;
         }
-        struct iovec *iov = op ? op->iov : &link->tx.iov;
-        size_t iov_len = op ? op->iov_len : 1;
-        iov[0] = (struct iovec){.iov_base = headers, .iov_len = n * CLBI_WIRE_HEADER};
-        link->tx.op = op;
-        link->tx.bytes = n * CLBI_WIRE_HEADER + (op ? op->bytes : 0);
-        link->tx.busy = true;
         link->tx.progress_ns = now;
         int r = link->ops->send(link->tr, iov, iov_len, &st);
         if (r == CLBI_DONE) {
@@ -188,5 +274,88 @@ void clbi_tx_run(clb_link *link)
         } else if (r < 0) {
             clbi_tx_done(link, 0, &st);
         }
+    }
+}
+
+/* ---- sending from the application's threads --------------------------------------------------- */
+
+/* iov without its first `bytes`; the number of entries that are left. */
+static size_t skip_sent(struct iovec **iov, size_t n, size_t bytes)
+{
+    while (n > 0 && bytes >= (*iov)->iov_len) {
+        bytes -= (*iov)->iov_len;
+        (*iov)++;
+        n--;
+    }
+    if (n > 0) {
+        (*iov)->iov_base = (uint8_t *)(*iov)->iov_base + bytes;
+        (*iov)->iov_len -= bytes;
+    }
+    return n;
+}
+
+/* lock held, dropped meanwhile. false = nothing was to be sent. */
+static bool send_direct(clb_link *link)
+{
+    int64_t now = clbi_now_ns();
+    struct clbi_write *op;
+    const size_t n = gather(link, now, &op);
+    if (n == 0) {
+        return false;
+    }
+    struct clb_status st = {0};
+    struct iovec own = {link->tx.headers, n * CLBI_WIRE_HEADER};
+    struct iovec *iov = op ? op->iov : &own;
+    size_t iov_len = op ? op->iov_len : 1, sent = 0;
+    const size_t bytes = n * CLBI_WIRE_HEADER + (op ? op->bytes : 0);
+    pthread_mutex_unlock(&link->lock);
+    const int r = link->ops->send_now(link->tr, iov, iov_len, &sent, &st);
+    pthread_mutex_lock(&link->lock);
+    link->tx_bytes += sent;
+    if (r < 0) {
+        link->tx.broken = link->tx.rest.failed = true;
+        link->tx.rest.failure = st;
+    } else if (sent < bytes) {
+        iov_len = skip_sent(&iov, iov_len, sent);
+        if (!op) {
+            link->tx.rest.headers = *iov; /* ours is on the stack */
+            iov = &link->tx.rest.headers;
+        }
+        link->tx.rest.iov = iov;
+        link->tx.rest.iov_len = iov_len;
+        link->tx.rest.op = op;
+        link->tx.rest.bytes = bytes - sent;
+        return true;
+    }
+    if (op) {
+        write_sent(link, op, r < 0 ? &st : NULL, clbi_now_ns());
+    }
+    return true;
+}
+
+/* lock held */
+static bool may_send(const clb_link *link)
+{
+    return link->state == CLB_LINK_UP && !link->tx.broken && !link->tx.rest.iov;
+}
+
+void clbi_tx_now(clb_link *link)
+{
+    if (!link->loop || clbi_loop_kick_awake(link->loop, &link->member)) {
+        return;
+    }
+    if (!may_send(link) || link->tx.busy || link->tx.direct || !link->ops->send_now) {
+        clbi_link_kick(link);
+        return;
+    }
+    link->tx.direct = true;
+    link->tx.turned_away = false;
+    while (may_send(link) && send_direct(link)) {
+    }
+    link->tx.direct = false;
+    /* The loop has something to do, or does not know of the deadline that begins with this. */
+    if (link->tx.turned_away || !may_send(link) ||
+        clbi_proto_next_deadline(&link->proto) < link->armed) {
+        clbi_link_kick(link);
     }
 }

@@ -380,12 +380,12 @@ static void arm_descriptor(clb_loop *loop)
     if (due) {
         clbi_wakefd_set(loop->wakefd);
     }
-    if (earliest != loop->timer_armed) {
+    /* A deadline that moved on leaves the timer alone: it fires once for nothing, and is set again
+     * then. */
+    if (earliest < loop->timer_armed) {
         struct itimerspec it = {{0, 0}, {0, 0}};
-        if (earliest != CLBI_NEVER) {
-            it.it_value.tv_sec = (time_t)(earliest / CLBI_SEC);
-            it.it_value.tv_nsec = (long)(earliest % CLBI_SEC);
-        }
+        it.it_value.tv_sec = (time_t)(earliest / CLBI_SEC);
+        it.it_value.tv_nsec = (long)(earliest % CLBI_SEC);
         timerfd_settime(loop->timerfd, TFD_TIMER_ABSTIME, &it, NULL);
         loop->timer_armed = earliest;
     }

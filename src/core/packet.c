@@ -31,15 +31,14 @@ void clbi_packet_recycle(clb_link *link, clb_packet *p)
     link->packet_cache = p;
 }
 
-void clbi_packet_credit(clb_packet *p)
+bool clbi_packet_credit(clb_packet *p)
 {
-    if (p->credit_due) {
-        p->credit_due = false;
-        if (clbi_link_end(p->link) == CLBI_END_NONE) {
-            clbi_proto_release(&p->link->proto, p->index, p->wire_size);
-            clbi_link_kick(p->link);
-        }
+    const bool due = p->credit_due && clbi_link_end(p->link) == CLBI_END_NONE;
+    p->credit_due = false;
+    if (due) {
+        clbi_proto_release(&p->link->proto, p->index, p->wire_size);
     }
+    return due;
 }
 
 void clbi_packet_drop_buffer(clb_packet *p)
@@ -65,8 +64,11 @@ void clbi_packets_drop(clb_link *link, struct clbi_queue *list)
         clbi_link_ref(link);
         clbi_packet_drop_buffer(p);
         pthread_mutex_lock(&link->lock);
-        clbi_packet_credit(p);
+        const bool send = clbi_packet_credit(p);
         clbi_packet_recycle(link, p);
+        if (send) {
+            clbi_tx_now(link);
+        }
         pthread_mutex_unlock(&link->lock);
         if (s) {
             clbi_stream_unref(s);
@@ -135,7 +137,9 @@ int clb_packet_release(clb_packet *p, struct clb_buf *out)
     p->released = true;
     pthread_mutex_lock(&p->link->lock);
     p->stream->stats.held--;
-    clbi_packet_credit(p);
+    if (clbi_packet_credit(p)) {
+        clbi_tx_now(p->link);
+    }
     pthread_mutex_unlock(&p->link->lock);
     return CLB_OK;
 }
@@ -152,8 +156,11 @@ void clb_packet_free(clb_packet **handle)
     clbi_packet_drop_buffer(p);
     pthread_mutex_lock(&link->lock);
     s->stats.held -= !p->released;
-    clbi_packet_credit(p);
+    const bool send = clbi_packet_credit(p);
     clbi_packet_recycle(link, p);
+    if (send) {
+        clbi_tx_now(link);
+    }
     pthread_mutex_unlock(&link->lock);
     clbi_stream_unref(s);
 }

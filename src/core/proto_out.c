@@ -191,6 +191,20 @@ size_t clbi_proto_out(struct clbi_proto *p, int64_t now, uint8_t *buf, size_t ca
     return n;
 }
 
+bool clbi_proto_can_hold(const struct clbi_proto *p)
+{
+    if (p->ans_len > 0 || p->ping_wanted || p->reset_wanted || !p->up || p->failed)
+        return false;
+    for (int i = 0; i < CLBI_MAX_STREAMS; i++) {
+        const struct clbi_proto_stream *s = &p->stream[i];
+        if (s->used && (s->out_want > 0 || s->out_close_wanted ||
+                        (s->rel_len > 0 &&
+                         (s->in_fill > s->in_window / 2 || s->in_packets > CLBI_MAX_PACKETS / 2))))
+            return false;
+    }
+    return true;
+}
+
 bool clbi_proto_has_out(const struct clbi_proto *p)
 {
     int stream;

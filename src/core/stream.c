@@ -146,6 +146,7 @@ static void take_unopened(clb_link *link, clb_stream *s, struct clbi_queue *drop
     s->stats.packets = slot->lost;
     s->stats.bytes = slot->lost_bytes;
     slot->lost = slot->lost_bytes = 0;
+    bool credit = false;
     clb_packet *p;
     uint32_t keep = clbi_full_credits_early(s->on_full) ? s->queue_len : UINT32_MAX;
     while ((p = clbi_queue_pop(&slot->unopened))) {
@@ -157,7 +158,7 @@ static void take_unopened(clb_link *link, clb_stream *s, struct clbi_queue *drop
         s->stats.bytes += p->wire_size;
         s->stats.spilled++;
         if (clbi_full_credits_early(s->on_full)) {
-            clbi_packet_credit(p);
+            credit |= clbi_packet_credit(p);
         }
         if (slot->unopened.len >= keep) {
             s->stats.dropped_oldest++;
@@ -165,6 +166,9 @@ static void take_unopened(clb_link *link, clb_stream *s, struct clbi_queue *drop
         } else {
             clbi_queue_push(&s->queue, p);
         }
+    }
+    if (credit) {
+        clbi_link_kick(s->link);
     }
 }
 

@@ -46,6 +46,7 @@ static struct clbi_transport *tcp_new(const struct clbi_transport_env *env)
     t->env = *env;
     t->fd = -1;
     t->budget = CLBI_TCP_BUDGET;
+    t->wake_at = 1;
     t->attempt_end = CLBI_NEVER;
     t->open_told = CLBI_PENDING;
     t->watch = (struct clbi_watch){.fd = -1, .cb = socket_event, .priv = t};
@@ -281,9 +282,10 @@ static int64_t tcp_next_deadline(const struct clbi_transport *t)
 
 static void tcp_dispatch(struct clbi_transport *t, int64_t now)
 {
-    if (t->state != ST_CONNECTING || now < t->attempt_end)
-        return;
-    report_open_later(t, next_address(t, ETIMEDOUT));
+    if (t->state == ST_UP)
+        clbi_tcp_look(t);
+    else if (t->state == ST_CONNECTING && now >= t->attempt_end)
+        report_open_later(t, next_address(t, ETIMEDOUT));
 }
 
 /* 0 or errno. */
@@ -516,6 +518,7 @@ const struct clbi_transport_ops clbi_tcp_ops = {
     .recv_start = clbi_tcp_recv_start,
     .recv_cancel = clbi_tcp_recv_cancel,
     .send = clbi_tcp_send,
+    .send_now = clbi_tcp_send_now,
     .progress = tcp_progress,
     .get_info = tcp_get_info,
     .close = tcp_close,

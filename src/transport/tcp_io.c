@@ -7,10 +7,13 @@
  *    EPOLLIN (level-triggered, so nothing is missed) tells when it is not.
  *  - EPOLLIN stays enabled from one receive to the next. It is switched off only when it fires with
  *    no receive outstanding.
+ *  - In the middle of a large payload the system wakes us for many bytes at once (SO_RCVLOWAT), and
+ *    for the last one in any case.
  *  - Each wake-up pays for a bounded number of system calls and bytes, so that links which share a
  *    loop get their turns; what is left is told by the next EPOLLIN.
  */
 #include "log.h"
+#include "os.h"
 #include "tcp_priv.h"
 
 #include <errno.h>
@@ -23,6 +26,13 @@
 #ifndef IOV_MAX
 #define IOV_MAX 1024
 #endif
+/* Waiting for fewer bytes than this wakes at the first one. */
+#define WAKE_MIN ((size_t)32 << 10)
+#define WAKE_MAX ((size_t)512 << 10)
+/* A pause in the middle of a packet that looks like a delayed acknowledgement (40 ms and more on most
+ * systems), and how many of these make us believe it. */
+#define GAP_NS (25 * CLBI_MS)
+#define GAPS 2
 #define BYTES_PER_CALL ((size_t)4 << 20)
 #define CALL_COST(bytes) (1 + (unsigned)((bytes) / (BYTES_PER_CALL / CLBI_TCP_BUDGET)))
 
@@ -205,14 +215,40 @@ static void rx_take_look(struct tcp_rx *rx)
     }
 }
 
+/* A peer without TCP_NODELAY holds the tail of a payload back until what went before is acknowledged,
+ * and the system would take its time for that. It forgets this option by itself, hence after every
+ * receive; and as each acknowledgement costs both ends a packet, only with peers that need it. */
 static void rearm_quickack(const struct clbi_transport *t)
 {
     const int on = 1;
 
-    /* A peer without TCP_NODELAY holds a payload back until its header is acknowledged. The system
-     * forgets this option by itself, hence after every receive. */
-    if (t->domain != AF_UNIX)
+    if (t->gaps >= GAPS && t->domain != AF_UNIX)
         setsockopt(t->fd, IPPROTO_TCP, TCP_QUICKACK, &on, sizeof on);
+}
+
+/* The receive goes on with the next EPOLLIN. Changing the mark is a call of its own: a mark that is
+ * lower than need be is good enough, one that is beyond what is missing would never be reached. */
+static void rx_wait(struct clbi_transport *t)
+{
+    struct tcp_rx *rx = &t->rx;
+    const size_t missing = rx->total - rx->done;
+    size_t mark = missing < WAKE_MIN ? 1 : missing < WAKE_MAX ? missing : WAKE_MAX;
+
+    rx->waits_since = rx->done > 0 || rx->ahead > 0 ? clbi_now_ns() : 0;
+    if (t->domain != AF_UNIX && (t->wake_at > missing || mark / 2 >= t->wake_at)) {
+        const int value = (int)mark;
+        if (setsockopt(t->fd, SOL_SOCKET, SO_RCVLOWAT, &value, sizeof value) == 0)
+            t->wake_at = mark;
+    }
+}
+
+static void rx_woken(struct clbi_transport *t)
+{
+    struct tcp_rx *rx = &t->rx;
+
+    if (rx->waits_since && t->gaps < GAPS && clbi_now_ns() - rx->waits_since >= GAP_NS)
+        t->gaps++;
+    rx->waits_since = 0;
 }
 
 /* Reads until all is in (CLBI_DONE), the socket is empty or the budget spent (CLBI_PENDING), or it
@@ -280,7 +316,9 @@ int clbi_tcp_recv_start(struct clbi_transport *t, const struct clbi_seg *segs, s
                          "receive from %s: not connected, or receiving already", t->peer);
     rx->segs = segs;
     rx->n = n;
-    rx->seg = rx->row = rx->byte = rx->done = 0;
+    rx->seg = rx->row = rx->byte = rx->done = rx->total = 0;
+    for (size_t i = 0; i < n; i++)
+        rx->total += segs[i].rows * segs[i].row_bytes;
     rx->ahead = ahead < sizeof rx->look ? ahead : sizeof rx->look;
     rx_take_look(rx);
     if (!rx_settle(rx))
@@ -291,6 +329,8 @@ int clbi_tcp_recv_start(struct clbi_transport *t, const struct clbi_seg *segs, s
         int err = clbi_tcp_want(t, current_events(t) | EPOLLIN);
         if (err)
             rc = fail_io(t, st, err, "watch the connection to");
+        else
+            rx_wait(t);
     }
     if (rc != CLBI_PENDING)
         rx->segs = NULL;
@@ -389,14 +429,37 @@ int clbi_tcp_send(struct clbi_transport *t, const struct iovec *iov, size_t n,
     return rc;
 }
 
+int clbi_tcp_send_now(struct clbi_transport *t, const struct iovec *iov, size_t n, size_t *sent,
+                      struct clb_status *st)
+{
+    struct msghdr msg = {.msg_iov = (struct iovec *)iov, .msg_iovlen = n < IOV_MAX ? n : IOV_MAX};
+    size_t all = 0;
+    ssize_t put;
+
+    *sent = 0;
+    for (size_t i = 0; i < n; i++)
+        all += iov[i].iov_len;
+    do
+        put = sendmsg(t->fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
+    while (put < 0 && errno == EINTR);
+    if (put < 0)
+        return errno == EAGAIN || errno == EWOULDBLOCK ? CLBI_PENDING
+                                                       : fail_io(t, st, errno, "send to");
+    *sent = (size_t)put;
+    return *sent == all ? CLBI_DONE : CLBI_PENDING;
+}
+
 /* ---- events ---------------------------------------------------------------------------------- */
 
 static void rx_event(struct clbi_transport *t)
 {
     struct clb_status st;
-    int rc = rx_read(t, &st);
+    int rc;
 
+    rx_woken(t);
+    rc = rx_read(t, &st);
     if (rc == CLBI_PENDING) {
+        rx_wait(t);
         if (t->env.on_partial)
             t->env.on_partial(t->env.owner);
         return;
@@ -417,6 +480,14 @@ static void tx_event(struct clbi_transport *t)
     if (err && rc == CLBI_DONE)
         clbi_log(&t->env.log, CLB_LOG_WARN, "watch the connection to %s: error %d", t->peer, err);
     t->env.on_send(t->env.owner, t->tx.done, rc < 0 ? &st : NULL);
+}
+
+void clbi_tcp_look(struct clbi_transport *t)
+{
+    if (t->state == ST_UP && t->rx.segs && !t->rx.canceled && t->wake_at > 1) {
+        t->budget = CLBI_TCP_BUDGET;
+        rx_event(t);
+    }
 }
 
 void clbi_tcp_io_event(struct clbi_transport *t, uint32_t events)

@@ -9,6 +9,7 @@
 #include "uri.h"
 
 #include <netdb.h>
+#include <stdatomic.h>
 #include <sys/socket.h>
 
 #define CLBI_TCP_PORT 11490
@@ -28,7 +29,9 @@ struct tcp_rx {
     size_t n;
     size_t seg, row, byte; /* the cursor */
     size_t ahead;
-    size_t done;   /* bytes of the segments that are in */
+    size_t total;        /* bytes of the segments */
+    size_t done;         /* of these, what is in */
+    int64_t waits_since; /* with a packet begun, 0 = it does not wait */
     bool canceled; /* completes from the defer */
     /* The last read came back short: the socket was empty, and EPOLLIN tells when it is not. */
     bool drained;
@@ -67,7 +70,9 @@ struct clbi_transport {
     struct tcp_rx rx;
     struct tcp_tx tx;
     unsigned budget; /* system calls that this wake-up may still make */
-    int lost;        /* errno that told the loss; an end of stream after it is none */
+    atomic_int lost; /* errno that told the loss; an end of stream after it is none */
+    size_t wake_at;  /* SO_RCVLOWAT */
+    unsigned gaps;   /* see rx_woken in tcp_io.c */
     enum clbi_leave leave;
     int found_nodelay; /* by adopt() */
     uint64_t rx_total, tx_total;
@@ -80,6 +85,10 @@ int clbi_tcp_recv_start(struct clbi_transport *t, const struct clbi_seg *segs, s
 void clbi_tcp_recv_cancel(struct clbi_transport *t);
 int clbi_tcp_send(struct clbi_transport *t, const struct iovec *iov, size_t n,
                   struct clb_status *st);
+int clbi_tcp_send_now(struct clbi_transport *t, const struct iovec *iov, size_t n, size_t *sent,
+                      struct clb_status *st);
+/* Between two wake-ups: takes what has come meanwhile. */
+void clbi_tcp_look(struct clbi_transport *t);
 /* The socket of a connection that is up has something to say. */
 void clbi_tcp_io_event(struct clbi_transport *t, uint32_t events);
 /* Asks the loop for these events; 0 or errno. */

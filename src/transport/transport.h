@@ -134,6 +134,13 @@ struct clbi_transport_ops {
      * until the completion. */
     int (*send)(struct clbi_transport *t, const struct iovec *iov, size_t n, struct clb_status *st);
 
+    /* Sends as much of iov as can go out without waiting, and tells how much: CLBI_DONE = all,
+     * CLBI_PENDING = the rest is for send(), or error. The one function for other threads than the
+     * dispatching one: called while no send is outstanding, on a connection that is up, and close()
+     * is not called before it has returned. Optional (NULL: everything is sent from the loop). */
+    int (*send_now)(struct clbi_transport *t, const struct iovec *iov, size_t n, size_t *sent,
+                    struct clb_status *st);
+
     /* Bytes moved so far in each direction, partial operations included: the link's progress
      * deadlines look at these. */
     void (*progress)(const struct clbi_transport *t, uint64_t *rx, uint64_t *tx);
@@ -147,7 +154,9 @@ struct clbi_transport_ops {
     /* Before close(). Optional. */
     void (*leave)(struct clbi_transport *t, enum clbi_leave how);
 
-    /* Work that is due at a time: NULL when there is none ever. */
+    /* Work that is due at a time: NULL when there is none ever. dispatch is also called when the
+     * link looks for progress: what has come is taken then, also where the transport would rather
+     * have waited for more. */
     int64_t (*next_deadline)(const struct clbi_transport *t);
     void (*dispatch)(struct clbi_transport *t, int64_t now);
 
