@@ -183,11 +183,15 @@ static void relay(struct cable *c, int host, int device)
     down.from = up.to = device;
     down.to = up.from = host;
     struct rng r = rng_seed(c->seed, 0xCAB1E, 0, 0);
-    int64_t begin = check_ms(), stalled_until = 0;
+    int64_t begin = 0, stalled_until = 0;
     size_t start[2] = {0, 0};
     for (;;) {
-        int64_t now = check_ms();
-        bool armed = c->cut.how != CUT_NONE && now - begin >= c->cut.after_ms, cut_here = false;
+        const int64_t now = check_ms();
+        if (begin == 0 && atomic_load(&c->counting)) {
+            begin = now;
+        }
+        bool armed = c->cut.how != CUT_NONE && begin > 0 && now - begin >= c->cut.after_ms,
+             cut_here = false;
         /* No place of the kind comes by: then just here. */
         if (armed && now - begin >= c->cut.after_ms + 1500) {
             die(c, host, device);

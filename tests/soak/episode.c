@@ -94,6 +94,7 @@ static void open_host(struct episode *ep)
     p.uri = uri;
     p.loop = ep->lane->host_loop;
     p.priv = &ep->host_downs;
+    const int64_t begin = check_ms();
     int err = clb_link_open(&ep->host, &p);
     EXPECT(ep, err == CLB_OK, "cannot connect: %s", st.text);
     for (uint32_t i = 0; i < STREAMS; i++) {
@@ -106,6 +107,11 @@ static void open_host(struct episode *ep)
         EXPECT(ep, err == CLB_OK, "stream %u cannot be opened: %s", i, clb_error_name(err));
         CHECK_EQ(pthread_create(&run->reader, NULL, reader_main, run), 0);
     }
+    const uint_fast64_t took = (uint_fast64_t)(check_ms() - begin);
+    uint_fast64_t slowest = atomic_load(&soak.slowest_open);
+    while (took > slowest && !atomic_compare_exchange_weak(&soak.slowest_open, &slowest, took)) {
+    }
+    atomic_store(&ep->cable.counting, true);
 }
 
 /* Until it is time for the end, or the end has come. */
@@ -144,8 +150,6 @@ static void compare(const struct episode *ep, const struct run *run)
            LL(run->dropped_seen), LL(lost));
     EXPECT(ep, run->on_full != CLB_FULL_BLOCK || rx->dropped_oldest + rx->dropped_newest == 0,
            "stream %u: drops under BLOCK", i);
-    EXPECT(ep, run->on_full == CLB_FULL_BLOCK || rx->spilled == 0 || ep->number > 0,
-           "stream %u: spilled under a drop policy", i);
     /* The sender: what it was told was sent, was; what is acknowledged has arrived. */
     EXPECT(ep, tx->written >= run->write_ok && tx->written <= run->write_ok + 1,
            "stream %u: %llu writes succeeded, %llu are counted", i, LL(run->write_ok),

@@ -74,6 +74,7 @@ struct cable {
     uint64_t seed;
     uint16_t port;        /* where the receiver connects to */
     uint16_t device_port; /* the sender's listener */
+    atomic_bool counting; /* after_ms has begun: the streams are open */
     atomic_bool enough;   /* the episode is over: what still stands may be closed */
     pthread_t thread;
     int listen_fd;
@@ -217,7 +218,7 @@ struct soak {
     clb_loop *shared_loop;
     atomic_bool stop, rest; /* the end; a pause of all lanes between episodes */
     atomic_uint_fast64_t sent, delivered, dropped, spilled, bytes, looked_at, device_looks, probes,
-        interrupts, stalls, alloc_failed, commands;
+        interrupts, stalls, alloc_failed, commands, slowest_open;
     atomic_uint_fast64_t ended[3], cut[5];
 };
 extern struct soak soak;

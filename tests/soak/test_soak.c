@@ -22,7 +22,11 @@
 
 #define REST_SECONDS 15
 #define MOST_SAMPLES 4000
-/* Of the resident size at rest: what the heap and PoCL may still take in after the first one. */
+/* Memory is judged from the first rest after so many episodes: by then all kinds of them took place,
+ * and pools, kernels and heap have their size. */
+#define WARM_EPISODES 40
+/* Of the resident size from there to the last rest: what PoCL's and our heap may still take in. One
+ * buffer or packet per episode would be more. */
 #define MAY_GROW_KB 3072
 /* While frames are on their way it goes up and down with them: the windows of all streams are 11 MB,
  * and a frame may lie with the sender and with the receiver. */
@@ -80,6 +84,16 @@ static long median(const long *v, int n)
     return sorted[n / 2];
 }
 
+static unsigned long long now_at(atomic_uint_fast64_t *n)
+{
+    return (unsigned long long)atomic_load(n);
+}
+
+static unsigned long long episodes(void)
+{
+    return now_at(&soak.ended[0]) + now_at(&soak.ended[1]) + now_at(&soak.ended[2]);
+}
+
 /* ---- lanes and their rests -------------------------------------------------------------------- */
 
 static pthread_mutex_t rest_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -126,12 +140,16 @@ static void rest(struct at_rest *at)
         check_sleep_ms(200);
         at->fds = check_fds();
         at->threads = check_threads();
-        at->rss_kb = resident_kb();
     }
     check_back_to(at->fds, at->threads);
     at->last_rss_kb = resident_kb();
-    fprintf(stderr, "at rest: rss %ld kB, %d fds, %d threads\n", at->last_rss_kb, check_fds(),
-            check_threads());
+    if (at->rss_kb == 0 && episodes() >= WARM_EPISODES) {
+        at->rss_kb = at->last_rss_kb;
+    }
+    const struct mallinfo2 heap = mallinfo2();
+    fprintf(stderr, "at rest: rss %ld kB, heap %zu kB of %zu, mapped %zu kB, %d fds, %d threads\n",
+            at->last_rss_kb, heap.uordblks / 1024, heap.arena / 1024, heap.hblkhd / 1024,
+            check_fds(), check_threads());
     pthread_mutex_lock(&rest_lock);
     atomic_store(&soak.rest, false);
     pthread_cond_broadcast(&rest_cond);
@@ -140,39 +158,34 @@ static void rest(struct at_rest *at)
 
 /* ---- the run ---------------------------------------------------------------------------------- */
 
-static unsigned long long now_at(atomic_uint_fast64_t *n)
-{
-    return (unsigned long long)atomic_load(n);
-}
-
 static void progress(int64_t seconds, long rss_kb)
 {
     fprintf(stderr,
             "%3lld s: %llu episodes (%llu cut), %llu frames sent, %llu delivered, %llu MB, rss %ld "
             "kB, %d fds, %d threads\n",
-            (long long)seconds,
-            now_at(&soak.ended[0]) + now_at(&soak.ended[1]) + now_at(&soak.ended[2]),
-            now_at(&soak.ended[2]), now_at(&soak.sent), now_at(&soak.delivered),
-            now_at(&soak.bytes) / 1000000, rss_kb, check_fds(), check_threads());
+            (long long)seconds, episodes(), now_at(&soak.ended[2]), now_at(&soak.sent),
+            now_at(&soak.delivered), now_at(&soak.bytes) / 1000000, rss_kb, check_fds(),
+            check_threads());
 }
 
 static void summary(int64_t ms, const struct at_rest *at, long early, long late)
 {
-    printf(
-        "soak: %lld s, seed %llu%s: %llu episodes (%llu ended by the device, %llu by the host, "
-        "cut: %llu closed, %llu reset, %llu silent, %llu half closed), frames %llu sent, %llu "
-        "delivered, %llu dropped, %llu refused, %llu spilled, %llu MB, looked at %llu by the "
-        "host, %llu by the device, %llu windows tried, %llu commands, %llu stalls, %llu "
-        "interrupts, rss %ld kB then %ld kB (at rest %ld, %ld), %d fds, %d threads: ok\n",
-        (long long)(ms / 1000), (unsigned long long)soak.seed, interrupted ? " (interrupted)" : "",
-        now_at(&soak.ended[0]) + now_at(&soak.ended[1]) + now_at(&soak.ended[2]),
-        now_at(&soak.ended[END_BY_DEVICE]), now_at(&soak.ended[END_BY_HOST]),
-        now_at(&soak.cut[CUT_CLOSE]), now_at(&soak.cut[CUT_RESET]), now_at(&soak.cut[CUT_SILENT]),
-        now_at(&soak.cut[CUT_HALF]), now_at(&soak.sent), now_at(&soak.delivered),
-        now_at(&soak.dropped), now_at(&soak.alloc_failed), now_at(&soak.spilled),
-        now_at(&soak.bytes) / 1000000, now_at(&soak.looked_at), now_at(&soak.device_looks),
-        now_at(&soak.probes), now_at(&soak.commands), now_at(&soak.stalls),
-        now_at(&soak.interrupts), early, late, at->rss_kb, at->last_rss_kb, at->fds, at->threads);
+    printf("soak: %lld s, seed %llu%s: %llu episodes (%llu ended by the device, %llu by the host, "
+           "cut: %llu closed, %llu reset, %llu silent, %llu half closed), frames %llu sent, %llu "
+           "delivered, %llu dropped, %llu refused, %llu spilled, %llu MB, looked at %llu by the "
+           "host, %llu by the device, %llu windows tried, %llu commands, %llu stalls, %llu "
+           "interrupts, slowest open %llu ms, rss %ld kB then %ld kB (at rest %ld, %ld), %d fds, "
+           "%d threads: ok\n",
+           (long long)(ms / 1000), (unsigned long long)soak.seed,
+           interrupted ? " (interrupted)" : "", episodes(), now_at(&soak.ended[END_BY_DEVICE]),
+           now_at(&soak.ended[END_BY_HOST]), now_at(&soak.cut[CUT_CLOSE]),
+           now_at(&soak.cut[CUT_RESET]), now_at(&soak.cut[CUT_SILENT]), now_at(&soak.cut[CUT_HALF]),
+           now_at(&soak.sent), now_at(&soak.delivered), now_at(&soak.dropped),
+           now_at(&soak.alloc_failed), now_at(&soak.spilled), now_at(&soak.bytes) / 1000000,
+           now_at(&soak.looked_at), now_at(&soak.device_looks), now_at(&soak.probes),
+           now_at(&soak.commands), now_at(&soak.stalls), now_at(&soak.interrupts),
+           now_at(&soak.slowest_open), early, late, at->rss_kb, at->last_rss_kb, at->fds,
+           at->threads);
 }
 
 static bool sanitized(void)
@@ -216,6 +229,7 @@ int main(int argc, char **argv)
     mallopt(M_MMAP_THRESHOLD, 64 * 1024);
 
     device_rig_start(&soak.rig);
+    const int fds = check_fds(), threads = check_threads();
     CHECK_EQ(clb_loop_create(&soak.shared_loop, NULL), CLB_OK);
     for (uint32_t i = 0; i < LANES; i++) {
         lane_start(&lanes[i], i);
@@ -239,7 +253,7 @@ int main(int argc, char **argv)
         if (passed >= next_rest && passed + 5 < seconds) {
             rest(&at);
             next_rest = (check_ms() - begin) / 1000 + REST_SECONDS;
-            first = first < 0 ? n : first;
+            first = first < 0 && at.rss_kb > 0 ? n : first;
         }
     }
     if (at.count == 0 || !interrupted) {
@@ -265,9 +279,8 @@ int main(int argc, char **argv)
         lane_end(&lanes[i]);
     }
     clb_loop_destroy(&soak.shared_loop);
+    check_back_to(fds, threads);
     device_rig_end(&soak.rig);
-    /* Lanes and the shared loop, at least, are gone too. */
-    check_back_to(at.fds - 1, at.threads - LANES - 1);
     CHECK_GT(now_at(&soak.delivered), 0);
     summary(took, &at, early, late);
     return 0;
