@@ -96,7 +96,7 @@ int clb_cl_frame_from_buf(clb_cl_frame **out, clb_cl_pool *pool, const struct cl
                             "the buffer does not come from this pool");
     frame = clbi_cl_frame_take(pool);
     if (!frame)
-        return CLB_ERR_NOMEM;
+        return clbi_cl_fail(NULL, &pool->dev->log, CLB_ERR_NOMEM, 0, "no memory for a frame");
     err = claim(frame, slot);
     if (err != CLB_OK) {
         clbi_cl_frame_put(frame);
@@ -128,7 +128,7 @@ int clb_cl_frame_from_packet(clb_cl_frame **out, clb_packet **packet)
         return CLB_ERR_INVAL;
     frame = clbi_cl_frame_take(pool);
     if (!frame)
-        return CLB_ERR_NOMEM;
+        return clbi_cl_fail(NULL, &pool->dev->log, CLB_ERR_NOMEM, 0, "no memory for a frame");
     size = clb_packet_size(*packet);
     err = clb_packet_release(*packet, &buf);
     if (err == CLB_OK) {

@@ -346,7 +346,7 @@ static int warm_up(clb_preprocess *pp, cl_device_id device)
         if (rc == CL_SUCCESS)
             rc = pp->fns->Flush(queue);
         if (rc == CL_SUCCESS)
-            rc = wait_event(pp->fns, event, WARM_UP_NS);
+            rc = event ? wait_event(pp->fns, event, WARM_UP_NS) : CL_INVALID_EVENT;
         if (event)
             pp->fns->ReleaseEvent(event);
         if (rc != CL_SUCCESS)
@@ -377,7 +377,7 @@ int clb_preprocess_create(clb_preprocess **out, clb_cl_device *dev,
         return CLB_ERR_INVAL;
     pp = calloc(1, sizeof *pp);
     if (!pp)
-        return CLB_ERR_NOMEM;
+        return refuse(clbi_cl_device_log(dev), CLB_ERR_NOMEM, "no memory");
     pp->fns = clbi_cl_device_fns(dev);
     pp->log = *clbi_cl_device_log(dev);
     rc = clbi_cl_params_copy(&pp->params, sizeof pp->params, params, sizeof pp->params);
@@ -492,6 +492,10 @@ int clb_preprocess_run(clb_preprocess *pp, cl_command_queue queue, clb_cl_frame 
 
     rc = clb_cl_frame_used(frame, 1, &event);
     err = pp->fns->Flush(queue);
+    if (!event) /* the frame knows that it must not trust its buffer */
+        return clbi_cl_fail(NULL, &pp->log, CLB_ERR_CL, CL_INVALID_EVENT,
+                            "preprocess: %s was enqueued, but without an event",
+                            kernel_names[plan.kernel]);
     if (rc < 0) {
         /* Unknown to the frame: it must not go home before this kernel has ended. */
         clbi_cl_log(&pp->log, CLB_LOG_WARN, "preprocess: the use was not recorded: waiting for it");
