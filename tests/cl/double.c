@@ -91,12 +91,12 @@ bool dbli_obj_is(const void *p, enum kind kind, const char *where)
 }
 
 /* True = that was the last one; the caller tears down, then buries. */
-static bool obj_unref(struct obj *o)
+bool dbli_unref(struct obj *o)
 {
     return --o->refs == 0;
 }
 
-static void bury(struct obj *o)
+void dbli_bury(struct obj *o)
 {
     unsigned i = dbl.graves++ % GRAVES;
 
@@ -110,13 +110,13 @@ static void bury(struct obj *o)
 
 void dbli_context_unref(struct context *c)
 {
-    if (obj_unref(&c->obj))
-        bury(&c->obj);
+    if (dbli_unref(&c->obj))
+        dbli_bury(&c->obj);
 }
 
 void dbli_mem_unref(struct mem *m)
 {
-    if (!obj_unref(&m->obj))
+    if (!dbli_unref(&m->obj))
         return;
     free(m->device);
     free(m->block);
@@ -126,26 +126,26 @@ void dbli_mem_unref(struct mem *m)
     if (m->ptr)
         dbl.mapped--;
     dbli_context_unref(m->context);
-    bury(&m->obj);
+    dbli_bury(&m->obj);
 }
 
 void dbli_queue_unref(struct queue *q)
 {
     struct queue **link = &dbl.queues;
 
-    if (!obj_unref(&q->obj))
+    if (!dbli_unref(&q->obj))
         return;
     while (*link != q)
         link = &(*link)->next_queue;
     *link = q->next_queue;
     dbl.num_queues--;
     dbli_context_unref(q->context);
-    bury(&q->obj);
+    dbli_bury(&q->obj);
 }
 
 void dbli_event_unref(struct event *e)
 {
-    if (!obj_unref(&e->obj))
+    if (!dbli_unref(&e->obj))
         return;
     dbl.events_live--;
     if (e->mem)
@@ -154,7 +154,7 @@ void dbli_event_unref(struct event *e)
     while (e->num_wait > 0)
         dbli_event_unref(e->wait[--e->num_wait]);
     free(e->wait);
-    bury(&e->obj);
+    dbli_bury(&e->obj);
 }
 
 /* ---- execution ------------------------------------------------------------------------------- */
@@ -415,6 +415,7 @@ void dbl_start(bool threaded)
     dbl.threaded = threaded;
     dbl.live.next = dbl.live.prev = &dbl.live;
     dbl.live.kind = KIND_DEAD;
+    dbl.kernel_fn = NULL;
     if (threaded && pthread_create(&dbl.thread, NULL, executor, NULL) != 0)
         abort();
 }
@@ -479,6 +480,14 @@ SETTER(eager, bool, eager)
 SETTER(max_alloc, size_t, max_alloc)
 SETTER(no_device, bool, no_device)
 SETTER(quiet, bool, quiet)
+
+void dbl_set_kernel(dbl_kernel_fn fn, void *priv)
+{
+    pthread_mutex_lock(&dbl.lock);
+    dbl.kernel_fn = fn;
+    dbl.kernel_priv = priv;
+    pthread_mutex_unlock(&dbl.lock);
+}
 
 void dbl_fail(enum dbl_fn fn, unsigned n, unsigned times, cl_int code)
 {

@@ -8,7 +8,8 @@
  *    destroys the old content.
  *  - Commands run only after a clFlush of their queue: on a thread of the double (dbl_start(true)), or
  *    when the test says so (dbl_step(), dbl_settle()).
- *  - "Kernels" are host functions with a wait list, arguments, and a gate that the test opens.
+ *  - "Kernels" are host functions with a wait list, arguments, and a gate that the test opens. Kernel
+ *    objects stand for one such function, whatever their source.
  *  - Any entry can fail at its n-th call, give NULL with CL_SUCCESS, or make an event that fails.
  *  - Callbacks come at once, inside clSetEventCallback(), late, or never.
  *  - A failed command cuts the order of its queue as PoCL does, or kills the queue as rusticl 25 does.
@@ -91,6 +92,10 @@ void dbl_gate_open(struct dbl_gate *gate);
 
 /* The bytes of the device, by a kernel function while it runs. */
 typedef void (*dbl_kernel_fn)(void *priv, const unsigned char *bytes, size_t size);
+
+/* What a kernel object does that is enqueued with clEnqueueNDRangeKernel(): fn looks at the buffer that
+ * is its argument 0. NULL (at start) = nothing. */
+void dbl_set_kernel(dbl_kernel_fn fn, void *priv);
 
 struct dbl_kernel {
     dbl_kernel_fn fn; /* runs when the kernel ends (the gate is open); NULL = none */

@@ -6,8 +6,8 @@ static int the_platform;
 
 /* ---- commands -------------------------------------------------------------------------------- */
 
-static struct event *command(struct queue *q, enum command what, enum dbl_fn fn, struct mem *m,
-                             cl_uint num_wait, const cl_event *wait, cl_event *ev)
+struct event *dbli_command(struct queue *q, enum command what, enum dbl_fn fn, struct mem *m,
+                           cl_uint num_wait, const cl_event *wait, cl_event *ev)
 {
     struct event *e = dbli_obj_new(KIND_EVENT, sizeof(*e));
     cl_uint i;
@@ -60,8 +60,8 @@ cl_int dbl_enqueue(cl_command_queue queue, const struct dbl_kernel *kernel, cl_e
         pthread_mutex_unlock(&dbl.lock);
         return CL_INVALID_VALUE;
     }
-    e = command((struct queue *)(void *)queue, CMD_KERNEL, DBL_FN_COUNT, m, kernel->num_wait,
-                kernel->wait, ev);
+    e = dbli_command((struct queue *)(void *)queue, CMD_KERNEL, DBL_FN_COUNT, m, kernel->num_wait,
+                     kernel->wait, ev);
     e->kernel = *kernel;
     e->fail = kernel->fail;
     if (m)
@@ -110,7 +110,7 @@ static void *CL_API_CALL dblEnqueueMapBuffer(cl_command_queue queue, cl_mem mem,
                 memset(m->ptr, 0xA5, dbl.cheap && m->size > 4096 ? 4096 : m->size);
             dbl.mapped++;
             ptr = m->ptr + offset;
-            command(q, CMD_MAP, DBL_EnqueueMapBuffer, m, 0, NULL, ev);
+            dbli_command(q, CMD_MAP, DBL_EnqueueMapBuffer, m, 0, NULL, ev);
         }
     }
     dbli_leave();
@@ -139,7 +139,7 @@ static cl_int CL_API_CALL dblEnqueueUnmapMemObject(cl_command_queue queue, cl_me
             code = CL_INVALID_VALUE;
         } else {
             struct event *e =
-                command(q, CMD_UNMAP, DBL_EnqueueUnmapMemObject, m, num_wait, wait, ev);
+                dbli_command(q, CMD_UNMAP, DBL_EnqueueUnmapMemObject, m, num_wait, wait, ev);
 
             e->block = m->block;
             e->ptr = m->ptr;
@@ -160,8 +160,8 @@ static cl_int CL_API_CALL dblEnqueueMarkerWithWaitList(cl_command_queue queue, c
     else if (code == CL_SUCCESS && !dbli_obj_is(queue, KIND_QUEUE, "marker"))
         code = CL_INVALID_COMMAND_QUEUE;
     else if (code == CL_SUCCESS)
-        command((struct queue *)(void *)queue, CMD_MARKER, DBL_EnqueueMarkerWithWaitList, NULL,
-                num_wait, wait, ev);
+        dbli_command((struct queue *)(void *)queue, CMD_MARKER, DBL_EnqueueMarkerWithWaitList, NULL,
+                     num_wait, wait, ev);
     dbli_leave();
     return code;
 }
@@ -517,26 +517,28 @@ static cl_int CL_API_CALL dblGetDeviceInfo(cl_device_id id, cl_device_info what,
     return code;
 }
 
-const struct clbi_cl_fns dbl_fns = {
-    .GetPlatformIDs = dblGetPlatformIDs,
-    .GetPlatformInfo = dblGetPlatformInfo,
-    .GetDeviceIDs = dblGetDeviceIDs,
-    .GetDeviceInfo = dblGetDeviceInfo,
-    .CreateContext = dblCreateContext,
-    .RetainContext = dblRetainContext,
-    .ReleaseContext = dblReleaseContext,
-    .CreateCommandQueue = dblCreateCommandQueue,
-    .RetainCommandQueue = dblRetainCommandQueue,
-    .ReleaseCommandQueue = dblReleaseCommandQueue,
-    .GetCommandQueueInfo = dblGetCommandQueueInfo,
-    .CreateBuffer = dblCreateBuffer,
-    .ReleaseMemObject = dblReleaseMemObject,
-    .EnqueueMapBuffer = dblEnqueueMapBuffer,
-    .EnqueueUnmapMemObject = dblEnqueueUnmapMemObject,
-    .EnqueueMarkerWithWaitList = dblEnqueueMarkerWithWaitList,
-    .Flush = dblFlush,
-    .GetEventInfo = dblGetEventInfo,
-    .RetainEvent = dblRetainEvent,
-    .ReleaseEvent = dblReleaseEvent,
-    .SetEventCallback = dblSetEventCallback,
+const struct clbi_cl_fns dbl_fns = {.GetPlatformIDs = dblGetPlatformIDs,
+                                    .GetPlatformInfo = dblGetPlatformInfo,
+                                    .GetDeviceIDs = dblGetDeviceIDs,
+                                    .GetDeviceInfo = dblGetDeviceInfo,
+                                    .CreateContext = dblCreateContext,
+                                    .RetainContext = dblRetainContext,
+                                    .ReleaseContext = dblReleaseContext,
+                                    .CreateCommandQueue = dblCreateCommandQueue,
+                                    .RetainCommandQueue = dblRetainCommandQueue,
+                                    .ReleaseCommandQueue = dblReleaseCommandQueue,
+                                    .GetCommandQueueInfo = dblGetCommandQueueInfo,
+                                    .CreateBuffer = dblCreateBuffer,
+                                    .ReleaseMemObject = dblReleaseMemObject,
+                                    .EnqueueMapBuffer = dblEnqueueMapBuffer,
+                                    .EnqueueUnmapMemObject = dblEnqueueUnmapMemObject,
+                                    .EnqueueMarkerWithWaitList = dblEnqueueMarkerWithWaitList,
+                                    .Flush = dblFlush,
+                                    .GetEventInfo = dblGetEventInfo,
+                                    .RetainEvent = dblRetainEvent,
+                                    .ReleaseEvent = dblReleaseEvent,
+                                    .SetEventCallback = dblSetEventCallback,
+#define DBL_ENTRY_(name) .name = dbli_##name,
+                                    DBL_KERNEL_FNS(DBL_ENTRY_)
+#undef DBL_ENTRY_
 };

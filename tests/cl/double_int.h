@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the two files of the double share: double.c (objects, execution, the test's side) and
- * double_api.c (the entry points). Everything is under one lock. */
+/* What the files of the double share: double.c (objects, execution, the test's side), double_api.c (the
+ * entry points) and double_kernels.c (those of programs and kernels). Everything is under one lock. */
 #ifndef CLB_TEST_DOUBLE_INT_H
 #define CLB_TEST_DOUBLE_INT_H
 
@@ -10,7 +10,15 @@
 
 #include "double.h"
 
-enum kind { KIND_CONTEXT = 0x43545854, KIND_QUEUE, KIND_MEM, KIND_EVENT, KIND_DEAD };
+enum kind {
+    KIND_CONTEXT = 0x43545854,
+    KIND_QUEUE,
+    KIND_MEM,
+    KIND_EVENT,
+    KIND_PROGRAM,
+    KIND_KERNEL,
+    KIND_DEAD
+};
 enum command { CMD_MAP, CMD_UNMAP, CMD_MARKER, CMD_KERNEL };
 
 #define GRAVES 4096 /* dead objects that are still recognised */
@@ -106,6 +114,8 @@ struct dbl_state {
     unsigned num_queues, random;
     struct callback *late;
     struct dbl_gate *gates;
+    dbl_kernel_fn kernel_fn; /* of the kernels that clEnqueueNDRangeKernel() begins */
+    void *kernel_priv;
 };
 
 extern struct dbl_state dbl;
@@ -126,6 +136,29 @@ void dbli_context_unref(struct context *c);
 void dbli_mem_unref(struct mem *m);
 void dbli_queue_unref(struct queue *q);
 void dbli_event_unref(struct event *e);
+
+/* A new command at the end of a queue. *ev (may be NULL) gets a reference of the caller's. */
+struct event *dbli_command(struct queue *q, enum command what, enum dbl_fn fn, struct mem *m,
+                           cl_uint num_wait, const cl_event *wait, cl_event *ev);
+void dbli_bury(struct obj *o);
+/* The last one? */
+bool dbli_unref(struct obj *o);
+
+/* The entry points of double_kernels.c. */
+#define DBL_KERNEL_FNS(X)                                                                          \
+    X(CreateProgramWithSource)                                                                     \
+    X(BuildProgram)                                                                                \
+    X(GetProgramBuildInfo)                                                                         \
+    X(ReleaseProgram)                                                                              \
+    X(CreateKernel)                                                                                \
+    X(ReleaseKernel)                                                                               \
+    X(SetKernelArg)                                                                                \
+    X(GetMemObjectInfo)                                                                            \
+    X(GetKernelWorkGroupInfo)                                                                      \
+    X(EnqueueNDRangeKernel)
+#define DBL_DECLARE_(name) extern __typeof__(cl##name) dbli_##name;
+DBL_KERNEL_FNS(DBL_DECLARE_)
+#undef DBL_DECLARE_
 
 /* Runs or postpones the callbacks of an ended event; gives the lock up meanwhile. */
 void dbli_run_callbacks(struct event *e);
