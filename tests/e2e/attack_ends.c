@@ -12,14 +12,6 @@
 
 /* ---- silence ----------------------------------------------------------------------------------- */
 
-static void half_header(struct peer *p, const struct attack *a)
-{
-    const uint8_t zeros[84] = {0};
-    int i = announce(p);
-    until_opened(p, i);
-    peer_send_raw(p, zeros, a->arg);
-}
-
 static void half_payload(struct peer *p, const struct attack *a)
 {
     int i = announce(p);
@@ -61,19 +53,18 @@ static void never_reads(struct peer *p, const struct attack *a)
     until_opened(p, announce(p));
 }
 
-void silence(void)
+static const clb_link_params impatient = {
+    .progress_timeout_ns = 150 * MS, .keepalive_ns = -1, .idle_timeout_ns = -1};
+
+void idle_is_no_stall(void)
 {
-    const clb_link_params impatient = {
-        .progress_timeout_ns = 150 * MS, .keepalive_ns = -1, .idle_timeout_ns = -1};
-    const clb_link_params idle = {.keepalive_ns = 50 * MS, .idle_timeout_ns = 200 * MS};
-    victim((struct attack){.fn = half_header, .arg = 1, .link = impatient, .err = CLB_ERR_LOST});
-    victim((struct attack){.fn = half_header, .arg = 83, .link = impatient, .err = CLB_ERR_LOST});
-    victim(
-        (struct attack){.fn = half_payload, .link = impatient, .err = CLB_ERR_LOST, .allocs = 1});
-    victim((struct attack){
-        .fn = half_payload, .arg = 99999, .link = impatient, .err = CLB_ERR_LOST, .allocs = 1});
-    victim((struct attack){.fn = only_silent, .link = impatient}); /* idle is no stall */
-    victim((struct attack){.fn = only_silent, .link = idle, .err = CLB_ERR_LOST});
+    for (int role = 0; role < 2; role++) {
+        victim((struct attack){.fn = only_silent, .as_host = role, .link = impatient});
+    }
+}
+
+void payload_cut_off(void)
+{
     for (uint32_t how = 1; how <= 2; how++) {
         for (int tcp = 0; tcp < 2; tcp++) {
             victim((struct attack){.fn = half_payload,
@@ -84,113 +75,22 @@ void silence(void)
                                    .allocs = 1});
         }
     }
+}
+
+void flood_unread(void)
+{
     for (int tcp = 0; tcp < 2; tcp++) {
         victim((struct attack){
             .fn = pings_without_reading, .tcp = tcp, .link = impatient, .err = CLB_ERR_LOST});
+    }
+}
+
+void peer_never_reads(void)
+{
+    for (int tcp = 0; tcp < 2; tcp++) {
         victim((struct attack){
             .fn = never_reads, .tcp = tcp, .link = impatient, .writes = true, .err = CLB_ERR_LOST});
     }
-}
-
-/* ---- death after every byte -------------------------------------------------------------------- */
-
-static size_t put(uint8_t *at, uint32_t type, int32_t id, const char *name, uint32_t stream_id,
-                  uint32_t size)
-{
-    struct clbi_wire_header h = {
-        .id = id, .type = type, .stream_id = stream_id, .size = size, .flags = CLBI_FLAG_ACK};
-    strncpy(h.name, name, sizeof h.name - 1);
-    clbi_wire_encode(at, &h);
-    return CLBI_WIRE_HEADER;
-}
-
-struct canned {
-    const uint8_t *bytes;
-    size_t n;
-    bool hard;
-};
-
-static void say_and_die(struct peer *p, void *arg)
-{
-    const struct canned *c = arg;
-    struct clbi_wire_header h;
-    if (!p->host) {
-        CHECK(peer_recv(p, &h, NULL, 5000)); /* an answer before the PING would be none */
-    }
-    peer_send_raw(p, c->bytes, c->n);
-    if (!c->hard) {
-        /* Takes what is said until the other side is idle, so that this is an orderly FIN. */
-        shutdown(p->fd, SHUT_WR);
-        while (peer_recv(p, &h, NULL, 2000)) {
-        }
-    }
-    peer_close(p);
-}
-
-/* PING (or its answer), CREATE, two packets: the peer dies behind byte k. */
-void death_at_every_byte(bool as_host)
-{
-    uint8_t bytes[1024];
-    size_t n = 0, up, first, second;
-    n += as_host ? put(bytes + n, CLBI_PING_REQ, 1, "", 0, 0)
-                 : put(bytes + n, CLBI_PING_RESP, 11, "", 0, 0); /* ids begin at 11 */
-    up = n;
-    n += put(bytes + n, CLBI_CREATE_STREAM_REQ, 2, "a", as_host ? 0 : CLBI_ID_NONE, 4096);
-    n += put(bytes + n, CLBI_WRITE_REQ, 3, "", 0, 70);
-    memset(bytes + n, 1, 70);
-    n += 70;
-    first = n;
-    n += put(bytes + n, CLBI_WRITE_REQ, 4, "", 0, 50);
-    memset(bytes + n, 2, 50);
-    n += 50;
-    second = n;
-    for (size_t k = 0; k <= n; k++) {
-        for (int hard = 0; hard < 2; hard++) {
-            struct canned c = {bytes, k, hard};
-            struct peer peer;
-            struct talloc t;
-            clb_link *link = NULL;
-            clb_stream *s = NULL;
-            talloc_init(&t, NULL);
-            int fd = peer_pair(&peer, as_host);
-            peer_start(&peer, say_and_die, &c);
-            int err = clb_link_adopt(&link, fd, as_host ? CLB_ROLE_DEVICE : CLB_ROLE_HOST,
-                                     clb_link_params(.loop = honest_loop));
-            if (err < 0) {
-                close(fd);
-                CHECK(err == CLB_ERR_LOST || err == CLB_ERR_IO);
-                /* Lost in the moment it came up, unless a payload holds the end back. */
-                CHECK(hard || k < up + 2 * CLBI_WIRE_HEADER);
-                peer_join(&peer);
-                continue;
-            }
-            CHECK_GE(k, up);
-            clb_stream_params sp = {.struct_size = sizeof sp, .name = "a"};
-            sp.allocator = talloc_allocator(&t);
-            err = clb_stream_open(&s, link, &sp);
-            CHECK(err == CLB_OK || err == CLB_ERR_LOST);
-            int got = 0;
-            clb_packet *p = NULL;
-            while (s && (err = clb_stream_read(s, &p, 10 * SEC)) == CLB_OK) {
-                got++;
-                CHECK_EQ(clb_packet_size(p), got == 1 ? 70 : 50);
-                for (size_t i = 0; i < clb_packet_size(p); i++) {
-                    CHECK_EQ(((uint8_t *)clb_packet_data(p))[i], got);
-                }
-                clb_packet_free(&p);
-            }
-            CHECK_EQ(err, CLB_ERR_LOST);
-            CHECK_LE(got, (k >= first) + (k >= second));
-            if (!hard && s) {
-                CHECK_EQ(got, (k >= first) + (k >= second));
-            }
-            clb_stream_close(&s);
-            clb_link_close(&link);
-            peer_join(&peer);
-            talloc_check(&t);
-        }
-    }
-    honest_check();
 }
 
 /* ---- a crowd at the door ----------------------------------------------------------------------- */

@@ -57,13 +57,23 @@ uint32_t rnd(uint32_t *state);
 
 /* ---- what is tried: attack_lies.c, attack_ends.c, attack_noise.c ------------------------------- */
 
-void lies(void);
-void beyond_the_window(void);
-void floods(void);
-void silence(void);
-void death_at_every_byte(bool as_host);
+void size_beyond_window(void);
+void size_beyond_maximum(void);
+void size_beyond_what_is_left(void);
+void packets_beyond_64(void);
+void empty_packets_beyond_64(void);
+void stream_unknown_on_write(void);
+void release_beyond_fill(void);
+void release_of_nothing(void);
+void create_flood(void);
+
+void idle_is_no_stall(void);
+void payload_cut_off(void);
+void flood_unread(void);
+void peer_never_reads(void);
 void silent_clients(void);
 void random_moments(bool shared, int threads_n, int rounds);
+
 void noise(uint32_t rounds);
 
 #endif

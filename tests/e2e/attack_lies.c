@@ -60,23 +60,6 @@ static void unknown_huge(struct peer *p, const struct attack *a)
     write_header(p, 0x00FFFFFF, a->arg);
 }
 
-static void bad_type(struct peer *p, const struct attack *a)
-{
-    int i = announce(p);
-    until_opened(p, i);
-    peer_send_header(p, a->arg, 1, "a", p->stream[i].id, 0, CLBI_FLAG_ACK);
-}
-
-static void unasked_answers(struct peer *p, const struct attack *a)
-{
-    int i = announce(p);
-    until_opened(p, i);
-    for (uint32_t k = 0; k < a->arg; k++) {
-        peer_send_header(p, CLBI_WRITE_RESP, (int32_t)(100000 + k), NULL, p->stream[i].id, 5,
-                         CLBI_FLAG_ACK);
-    }
-}
-
 static void forged_release(struct peer *p, const struct attack *a)
 {
     struct clbi_wire_header h;
@@ -94,16 +77,40 @@ static void forged_release(struct peer *p, const struct attack *a)
     }
 }
 
-void lies(void)
+void size_beyond_window(void)
 {
-    const uint32_t sizes[] = {0xFFFFFFFF, 0xFFFFFFC1, 0x80000000, 0x7FFFFFFF, WINDOW + 1};
+    for (int role = 0; role < 2; role++) {
+        victim((struct attack){
+            .fn = lie_size, .arg = WINDOW + 1, .as_host = role, .err = CLB_ERR_PROTO});
+        victim((struct attack){
+            .fn = lie_size, .arg = WINDOW, .as_host = role, .packets = 1, .allocs = 1});
+    }
+}
+
+/* Refused before anything is allocated. */
+void size_beyond_maximum(void)
+{
+    const uint32_t sizes[] = {0xFFFFFFFF, 0xFFFFFFC1, 0x80000000, 0x7FFFFFFF};
+    const clb_link_params small = {.max_payload = 1000};
     for (int role = 0; role < 2; role++) {
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
             victim((struct attack){
                 .fn = lie_size, .arg = sizes[i], .as_host = role, .err = CLB_ERR_PROTO});
         }
         victim((struct attack){
-            .fn = lie_size, .arg = WINDOW, .as_host = role, .packets = 1, .allocs = 1});
+            .fn = lie_size, .arg = 1001, .as_host = role, .link = small, .err = CLB_ERR_PROTO});
+        victim((struct attack){.fn = lie_size,
+                               .arg = 1000,
+                               .as_host = role,
+                               .link = small,
+                               .packets = 1,
+                               .allocs = 1});
+    }
+}
+
+void stream_unknown_on_write(void)
+{
+    for (int role = 0; role < 2; role++) {
         victim((struct attack){.fn = unknown_streams,
                                .arg = 16,
                                .arg2 = 100,
@@ -113,40 +120,51 @@ void lies(void)
                                .nacks = 16});
         victim((struct attack){
             .fn = unknown_streams, .arg = 17, .arg2 = 0, .as_host = role, .err = CLB_ERR_PROTO});
+        victim((struct attack){
+            .fn = unknown_huge, .arg = 0xFFFFFFFF, .as_host = role, .err = CLB_ERR_PROTO});
+        victim((struct attack){
+            .fn = unknown_huge, .arg = (64u << 20) + 1, .as_host = role, .err = CLB_ERR_PROTO});
     }
-    const uint32_t types[] = {1, 7, 9, 15, 16, 23, 26, 29, 0x100, 0xFFFFFFFF};
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
-        victim((struct attack){.fn = bad_type, .arg = types[i], .err = CLB_ERR_PROTO});
+}
+
+void release_beyond_fill(void)
+{
+    for (int role = 0; role < 2; role++) {
+        victim((struct attack){.fn = forged_release,
+                               .arg = WRITE_SIZE + 1,
+                               .as_host = role,
+                               .writes = true,
+                               .err = CLB_ERR_PROTO});
     }
-    victim((struct attack){.fn = unknown_huge, .arg = 0xFFFFFFFF, .err = CLB_ERR_PROTO});
-    victim((struct attack){.fn = unknown_huge, .arg = (64u << 20) + 1, .err = CLB_ERR_PROTO});
-    victim((struct attack){.fn = unasked_answers, .arg = 16});
-    victim((struct attack){.fn = unasked_answers, .arg = 17, .err = CLB_ERR_PROTO});
-    victim((struct attack){.fn = forged_release, .arg = 0, .err = CLB_ERR_PROTO});
-    victim((struct attack){
-        .fn = forged_release, .arg = WRITE_SIZE + 1, .writes = true, .err = CLB_ERR_PROTO});
-    victim((struct attack){.fn = forged_release,
-                           .arg = WRITE_SIZE,
-                           .writes = true,
-                           .err = CLB_ERR_PROTO,
-                           .allocs = -1});
+}
+
+/* Also the second release of one packet. */
+void release_of_nothing(void)
+{
+    for (int role = 0; role < 2; role++) {
+        victim(
+            (struct attack){.fn = forged_release, .arg = 0, .as_host = role, .err = CLB_ERR_PROTO});
+        victim((struct attack){.fn = forged_release,
+                               .arg = WRITE_SIZE,
+                               .as_host = role,
+                               .writes = true,
+                               .err = CLB_ERR_PROTO,
+                               .allocs = -1});
+    }
 }
 
 /* Nobody reads: the 65th packet, or the first byte beyond the window, ends the link; what was
  * complete before is still there. */
-void beyond_the_window(void)
+struct unread {
+    void (*fn)(struct peer *, const struct attack *);
+    uint32_t arg, arg2;
+    uint64_t packets;
+    int err;
+};
+
+static void nobody_reads(const struct unread *cases, size_t n)
 {
-    const struct {
-        void (*fn)(struct peer *, const struct attack *);
-        uint32_t arg, arg2;
-        uint64_t packets;
-        int err;
-    } cases[] = {
-        {too_many, 64, 0, 64, CLB_OK},     {too_many, 65, 0, 64, CLB_ERR_PROTO},
-        {too_many, 64, 16384, 64, CLB_OK}, {too_many, 5, WINDOW / 4, 4, CLB_ERR_PROTO},
-        {lie_fill, 0, 0, 2, CLB_OK},       {lie_fill, 1, 0, 1, CLB_ERR_PROTO},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = 0; i < n; i++) {
         for (int spill = 0; spill < 2; spill++) {
             struct attack a = {.fn = cases[i].fn, .arg = cases[i].arg, .arg2 = cases[i].arg2};
             struct peer peer;
@@ -194,9 +212,35 @@ void beyond_the_window(void)
     }
 }
 
+void size_beyond_what_is_left(void)
+{
+    static const struct unread cases[] = {
+        {too_many, 64, 16384, 64, CLB_OK},
+        {too_many, 5, WINDOW / 4, 4, CLB_ERR_PROTO},
+        {lie_fill, 0, 0, 2, CLB_OK},
+        {lie_fill, 1, 0, 1, CLB_ERR_PROTO},
+    };
+    nobody_reads(cases, sizeof cases / sizeof *cases);
+}
+
+void packets_beyond_64(void)
+{
+    static const struct unread cases[] = {{too_many, 64, 10, 64, CLB_OK},
+                                          {too_many, 65, 10, 64, CLB_ERR_PROTO}};
+    nobody_reads(cases, sizeof cases / sizeof *cases);
+}
+
+void empty_packets_beyond_64(void)
+{
+    static const struct unread cases[] = {{too_many, 64, 0, 64, CLB_OK},
+                                          {too_many, 65, 0, 64, CLB_ERR_PROTO},
+                                          {too_many, 2000, 0, 64, CLB_ERR_PROTO}};
+    nobody_reads(cases, sizeof cases / sizeof *cases);
+}
+
 /* ---- floods ------------------------------------------------------------------------------------ */
 
-static void create_flood(struct peer *p, const struct attack *a)
+static void creates_for_ever(struct peer *p, const struct attack *a)
 {
     char name[40];
     struct clbi_wire_header h;
@@ -221,32 +265,10 @@ static void create_flood(struct peer *p, const struct attack *a)
     }
 }
 
-static void bad_names(struct peer *p, const struct attack *a)
+void create_flood(void)
 {
-    uint8_t hdr[CLBI_WIRE_HEADER];
-    struct clbi_wire_header h = {.id = 50, .type = CLBI_CREATE_STREAM_REQ, .size = 64};
-    (void)a;
-    int i = announce(p);
-    until_opened(p, i);
-    for (int k = 0; k < 3; k++) {
-        memset(h.name, k == 0 ? 'x' : 0, sizeof h.name); /* no NUL; empty; "../" with controls */
-        memcpy(h.name, "../\n\x1b[2J\xff", k == 2 ? 9 : 0);
-        h.stream_id = k == 2 ? p->stream[i].id : CLBI_ID_NONE;
-        clbi_wire_encode(hdr, &h);
-        peer_send_raw(p, hdr, sizeof hdr);
-    }
-    p->by_hand = true;
-    write_header(p, p->stream[i].id, 10);
-    send_zeros(p, 10);
-    struct clbi_wire_header got;
-    while (peer_recv(p, &got, NULL, 100)) {
-    }
-}
-
-void floods(void)
-{
-    victim(
-        (struct attack){.fn = create_flood, .arg = 3000, .packets = 1, .allocs = 1, .nacks = 100});
-    victim((struct attack){.fn = create_flood, .arg = 3000, .arg2 = 20, .packets = 1, .allocs = 1});
-    victim((struct attack){.fn = bad_names, .packets = 1, .allocs = 1, .nacks = 2});
+    victim((struct attack){
+        .fn = creates_for_ever, .arg = 3000, .packets = 1, .allocs = 1, .nacks = 100});
+    victim((struct attack){
+        .fn = creates_for_ever, .arg = 3000, .arg2 = 20, .packets = 1, .allocs = 1});
 }

@@ -135,6 +135,11 @@ void peer_join(struct peer *p)
 bool peer_send_raw(struct peer *p, const void *data, size_t n)
 {
     const uint8_t *d = data;
+    if (p->limited) {
+        p->dead |= n > p->send_left;
+        n = n < p->send_left ? n : p->send_left;
+        p->send_left -= n;
+    }
     while (n > 0) {
         ssize_t r = send(p->fd, d, n, MSG_NOSIGNAL);
         if (r < 0 && errno == EINTR) {
@@ -146,7 +151,7 @@ bool peer_send_raw(struct peer *p, const void *data, size_t n)
         d += r;
         n -= (size_t)r;
     }
-    return true;
+    return !p->dead;
 }
 
 bool peer_send_header(struct peer *p, uint32_t type, int32_t id, const char *name,
