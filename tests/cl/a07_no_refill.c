@@ -107,7 +107,7 @@ static cl_uint spin_for(int ms)
         enqueue(in, 0, spin, 0, NULL, &done);
         CHECK_EQ(clWaitForEvents(1, &done), CL_SUCCESS);
         clReleaseEvent(
-            done); /* waited for by its event: clFinish() of rusticl 25 comes back early */
+            done); /* not by clFinish(): on rusticl it comes back early after clFlush() */
         took = check_ms() - begin;
     }
     clReleaseMemObject(in);
