@@ -202,6 +202,10 @@ static bool receive_for(clb_link *link, clb_stream *s)
             a.unref(a.opaque);
             a.unref(a.opaque);
         }
+        if (!gone) {
+            clbi_log(&link->cfg.log, CLB_LOG_WARN,
+                     "no memory for a packet of %zu bytes; it is dropped", ev->size);
+        }
         r = clbi_rx_start_drain(link, true);
     } else if (err == CLB_ERR_NOBUFS && block) {
         r = spill(link, gone ? NULL : s);

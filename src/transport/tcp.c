@@ -325,7 +325,8 @@ static int tcp_open(struct clbi_transport **out, const struct clbi_transport_env
                          "tcp://host:port with a port from 1 to 65535 expected, got \"%s\"", shown);
     t = tcp_new(env);
     if (!t)
-        return clbi_fail(st, &env->log, CLB_ERR_NOMEM, CLB_DOMAIN_NONE, 0, "connect to %s", shown);
+        return clbi_fail(st, &env->log, CLB_ERR_NOMEM, CLB_DOMAIN_NONE, 0,
+                         "connect to %s: no memory", shown);
     gai = clbi_tcp_numeric(&target, 0, &t->addrs);
     if (gai == 0) {
         t->addr = t->addrs;
@@ -389,7 +390,8 @@ static int tcp_adopt(struct clbi_transport **out, const struct clbi_transport_en
                          fd);
     t = tcp_new(env);
     if (!t)
-        return clbi_fail(st, &env->log, CLB_ERR_NOMEM, CLB_DOMAIN_NONE, 0, "adopt a socket");
+        return clbi_fail(st, &env->log, CLB_ERR_NOMEM, CLB_DOMAIN_NONE, 0,
+                         "adopt a socket: no memory");
     if (fcntl(fd, F_SETFD, FD_CLOEXEC) < 0) {
         int err = errno;
         free(t);

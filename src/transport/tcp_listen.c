@@ -185,7 +185,8 @@ int clbi_tcp_listen(struct clbi_acceptor **out, const struct clbi_acceptor_env *
     a = calloc(1, sizeof *a);
     if (!a) {
         close(fd);
-        return clbi_fail(st, log, CLB_ERR_NOMEM, CLB_DOMAIN_NONE, 0, "listen on %s", text);
+        return clbi_fail(st, log, CLB_ERR_NOMEM, CLB_DOMAIN_NONE, 0, "listen on %s: no memory",
+                         text);
     }
     a->timerfd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
     if (a->timerfd < 0 || getsockname(fd, (struct sockaddr *)&ss, &len) < 0) {
