@@ -192,6 +192,9 @@ static cl_int visit_all(const struct clbi_cl_fns *fns, visit_fn visit, void *pri
 
 static int no_device(struct clb_status *status, const struct clb_log *log, cl_int code)
 {
+    if (code == CL_OUT_OF_HOST_MEMORY) /* ours, or the loader's */
+        return clbi_cl_fail(status, log, CLB_ERR_NOMEM, code,
+                            "no memory to look for OpenCL devices");
     if (code == NO_PLATFORM)
         code = CL_SUCCESS;
     return clbi_cl_fail(status, log, CLB_ERR_NODEV, code,
