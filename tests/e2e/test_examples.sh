@@ -10,9 +10,12 @@ cleanup() {
 }
 trap cleanup EXIT INT TERM
 
-# sender OPTIONS...: starts one and sets $uri
+# An address of this run alone: a port that a sender had is still free when the next one wants it.
+address=tcp://127.$(($$ / 65536 % 64 + 128)).$(($$ / 256 % 256)).$(($$ % 254 + 1)):0
+
+# sender OPTIONS...: starts one at $address and sets $uri
 sender() {
-    "$CLB_COMMAND" send --listen tcp://127.0.0.1:0 "$@" >"$dir/send.out" 2>"$dir/send.err" &
+    "$CLB_COMMAND" send --listen "$address" "$@" >"$dir/send.out" 2>"$dir/send.err" &
     pid=$!
     uri=
     n=0
@@ -44,3 +47,32 @@ if "$CLB_BUILD_DIR/examples/quickstart" "$uri" 320 240 2>"$dir/err"; then
     echo "expected a failure"; exit 1
 fi
 grep -q "^run: " "$dir/err" || { echo "expected the kernel to be refused: $(cat "$dir/err")"; exit 1; }
+
+# A peer that dies and comes back, twice; a whole frame is held over both ends. 28800 bytes = 160x120.
+sender --size 160x120 --format nv12 --fps 200 --pattern counter --frames
+address=$uri
+timeout 100 "$CLB_BUILD_DIR/examples/reconnect" "$uri" 28800 150 >"$dir/again.out" 2>"$dir/again.err" &
+again=$!
+for round in 1 2; do
+    n=0
+    until grep -q "seq=20 " "$dir/send.out" || [ $n -ge 500 ]; do
+        n=$((n + 1))
+        sleep 0.1
+    done
+    kill -9 "$pid"
+    wait "$pid" 2>/dev/null
+    sender --size 160x120 --format nv12 --fps 200 --pattern counter --frames
+done
+wait "$again" || { echo "reconnect failed: $(cat "$dir/again.err")"; exit 1; }
+cat "$dir/again.out" "$dir/again.err"
+wait "$pid" || { echo "the last sender failed: $(cat "$dir/send.err")"; exit 1; }
+pid=
+grep -Eq "^150 frames over [2-9] links, the last one is number [0-9]+$" "$dir/again.out" ||
+    { echo "expected 150 frames over three links or so"; exit 1; }
+grep -q "^LOST: .*; trying again$" "$dir/again.err" || { echo "expected a lost link"; exit 1; }
+
+# What another attempt does not mend.
+if "$CLB_BUILD_DIR/examples/reconnect" "nonsense" 28800 1 >/dev/null 2>"$dir/err"; then
+    echo "expected a failure"; exit 1
+fi
+grep -q "^INVAL: " "$dir/err" || { echo "expected INVAL: $(cat "$dir/err")"; exit 1; }
