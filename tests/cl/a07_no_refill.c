@@ -105,9 +105,9 @@ static cl_uint spin_for(int ms)
 
         spin *= 4;
         enqueue(in, 0, spin, 0, NULL, &done);
+        /* Not clFinish(): behind a clFlush() rusticl's comes back early. */
         CHECK_EQ(clWaitForEvents(1, &done), CL_SUCCESS);
-        clReleaseEvent(
-            done); /* not by clFinish(): on rusticl it comes back early after clFlush() */
+        clReleaseEvent(done);
         took = check_ms() - begin;
     }
     clReleaseMemObject(in);
