@@ -19,6 +19,7 @@ HARMLESS = {
     "pthread_condattr_init pthread_condattr_setclock pthread_mutex_destroy pthread_mutex_init "
     "pthread_mutex_lock pthread_mutex_unlock",
     "only a name for people": "pthread_setname_np",
+    "advice, whose result is not looked at": "madvise",
 }
 
 
