@@ -2,6 +2,8 @@
 /* System calls that fail on order. See nosock_calls.h. */
 #include "nosock_calls.h"
 
+#include "check.h"
+
 #include <errno.h>
 #include <netdb.h>
 #include <poll.h>
@@ -137,7 +139,6 @@ static int fail_with(int err)
     int __wrap_##name params                                                                       \
     {                                                                                              \
         const int err = strike(NOSOCK_##name);                                                     \
-        errno = err ? EMFILE : errno; /* of EAI_SYSTEM */                                          \
         return err ? err : __real_##name args;                                                     \
     }
 
@@ -167,9 +168,6 @@ CALL(int, poll, (struct pollfd * fds, nfds_t n, int timeout), (fds, n, timeout))
 CALL(int, timerfd_create, (int clock, int flags), (clock, flags))
 CALL(int, timerfd_settime, (int fd, int flags, const struct itimerspec *in, struct itimerspec *out),
      (fd, flags, in, out))
-CODE_CALL(getaddrinfo,
-          (const char *host, const char *port, const struct addrinfo *hints, struct addrinfo **out),
-          (host, port, hints, out))
 CODE_CALL(getnameinfo,
           (const struct sockaddr *addr, socklen_t len, char *host, socklen_t host_len, char *port,
            socklen_t port_len, int flags),
@@ -185,6 +183,23 @@ ssize_t __real_write(int fd, const void *data, size_t n);
 ssize_t __wrap_write(int fd, const void *data, size_t n);
 int __real_close(int fd);
 int __wrap_close(int fd);
+
+int __real_getaddrinfo(const char *host, const char *port, const struct addrinfo *hints,
+                       struct addrinfo **out);
+int __wrap_getaddrinfo(const char *host, const char *port, const struct addrinfo *hints,
+                       struct addrinfo **out);
+
+/* A name takes a moment, so that there is somebody who waits for it. */
+int __wrap_getaddrinfo(const char *host, const char *port, const struct addrinfo *hints,
+                       struct addrinfo **out)
+{
+    const int err = strike(NOSOCK_getaddrinfo);
+
+    if (!(hints->ai_flags & AI_NUMERICHOST))
+        check_sleep_ms(3);
+    errno = err ? EMFILE : errno; /* of EAI_SYSTEM */
+    return err ? err : __real_getaddrinfo(host, port, hints, out);
+}
 
 struct start {
     void *(*fn)(void *);
