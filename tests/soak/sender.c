@@ -132,7 +132,8 @@ static void *writer_main(void *arg)
 {
     struct run *run = arg;
     struct episode *ep = run->ep;
-    static const int64_t patience[4] = {0, 2 * MS, 50 * MS, -1};
+    const int64_t for_ever = 30 * soak.slack * SEC;
+    const int64_t patience[4] = {0, 2 * MS, 50 * MS, for_ever};
     struct rng r = rng_seed(soak.seed, ep->lane->index, ep->number, 100 + run->index);
     uint8_t *data = malloc(run->ch->max_frame + 64);
     CHECK(data != NULL);
@@ -149,7 +150,10 @@ static void *writer_main(void *arg)
         take_commands(run);
         const uint32_t size = choose_size(&r, run->ch);
         do {
-            err = write_frame(run, data, size, patience[rng_below(&r, 4)], &r);
+            const int64_t timeout = patience[rng_below(&r, 4)];
+            err = write_frame(run, data, size, timeout, &r);
+            EXPECT(ep, err != CLB_ERR_AGAIN || timeout != for_ever,
+                   "stream %u: no credit for a frame of %u bytes", run->index, size);
             if (err == CLB_ERR_AGAIN) {
                 check_sleep_ms(1);
             }

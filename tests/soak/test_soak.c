@@ -99,6 +99,7 @@ static unsigned long long episodes(void)
 static pthread_mutex_t rest_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t rest_cond = PTHREAD_COND_INITIALIZER;
 static int resting;
+static unsigned rests; /* so far: one may begin before all have woken from the one before */
 
 static void *lane_main(void *arg)
 {
@@ -107,9 +108,10 @@ static void *lane_main(void *arg)
         episode_run(lane);
         pthread_mutex_lock(&rest_lock);
         while (atomic_load(&soak.rest)) {
+            const unsigned this_one = rests;
             resting++;
             pthread_cond_broadcast(&rest_cond);
-            while (atomic_load(&soak.rest)) {
+            while (atomic_load(&soak.rest) && rests == this_one) {
                 pthread_cond_wait(&rest_cond, &rest_lock);
             }
         }
@@ -128,7 +130,9 @@ static void rest(struct at_rest *at)
 {
     pthread_mutex_lock(&rest_lock);
     resting = 0;
+    rests++;
     atomic_store(&soak.rest, true);
+    pthread_cond_broadcast(&rest_cond);
     while (resting < LANES) {
         pthread_cond_wait(&rest_cond, &rest_lock);
     }
