@@ -14,6 +14,12 @@ struct pool_link {
     clb_stream *stream;
 };
 
+static inline bool pool_link_opened(struct peer *p, void *arg)
+{
+    (void)arg;
+    return p->stream[0].created;
+}
+
 static inline void pool_link_script(struct peer *p, void *arg)
 {
     const struct pool_link *l = arg;
@@ -22,6 +28,8 @@ static inline void pool_link_script(struct peer *p, void *arg)
 
     CHECK(peer_handshake(p));
     a = peer_create(p, "a", l->window * l->size);
+    /* What comes before the stream is open has no allocator yet. */
+    CHECK(peer_pump_until(p, pool_link_opened, NULL, 20000));
     for (i = 0; i < l->packets; i++)
         if (!peer_write_fill(p, a, (int)(i & 255), l->size, 60000))
             break;

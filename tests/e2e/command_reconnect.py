@@ -51,7 +51,7 @@ def check_frames(recv, frames):
     s = last(recv, "summary")
     equal(s["frames"], frames, "frames")
     equal(s["verified_frames"], frames, "verified_frames")
-    equal(s["pool_hits"], frames, "pool_hits")
+    check(s["pool_hits"] >= frames, "pool_hits is %d" % s["pool_hits"])  # and those beyond --count
     equal([f["seq"] for f in all_of(recv, "frame")], list(range(frames)), "seq of the frames")
     equal([f["verified"] for f in all_of(recv, "frame")], [True] * frames, "verified")
     for key in "verify_errors dropped_oldest dropped_newest alloc_failed cpu_copied_bytes".split():
