@@ -486,7 +486,7 @@ void window_raised_for_ever(const void *where)
 
 static void many_streams(struct peer *p, struct scene *sc)
 {
-    char name[8];
+    char name[16];
     uint32_t id = 0;
     p->deaf = true; /* the peer's books are not that large */
     for (uint32_t k = 0; k < 32; k++) {

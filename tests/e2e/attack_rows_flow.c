@@ -120,7 +120,12 @@ void reset_at_any_time(const void *where)
         struct scene sc = {.where = *(const int *)where, .fn = resets, .arg = moment};
         struct call c;
         clb_packet *held = NULL, *p = NULL;
-        CHECK_EQ(scene_open(&sc), CLB_OK);
+        int err = scene_open(&sc);
+        CHECK(err == CLB_OK || (moment == AT_ONCE && err == CLB_ERR_CLOSED));
+        if (!sc.link) {
+            scene_end(&sc);
+            continue;
+        }
         if (moment != AT_ONCE) {
             CHECK_EQ(scene_stream(&sc, 2 * MUCH, 0), CLB_OK);
             scene_await(&sc, 1);

@@ -7,6 +7,9 @@
 
 #define IN_PACKET 70
 #define OUT_PACKET 60
+/* PING or its answer; CREATE, WRITE and CLOSE; the answers to CREATE, release, WRITE (with a release),
+ * CLOSE and RESET. */
+#define SESSION (10 * CLBI_WIRE_HEADER + IN_PACKET)
 #define ENDLESS SIZE_MAX
 #define WORKERS 32
 
@@ -36,7 +39,7 @@ static bool pump(struct peer *p)
     return !p->dead && !p->eof && (peer_pump(p, 10) || !p->eof) && !p->dead;
 }
 
-static bool live(struct peer *p, struct place *pl)
+static void live(struct peer *p, struct place *pl)
 {
     static const uint8_t payload[IN_PACKET] = {1, 2, 3};
     while ((p->host ? p->pongs : p->pings) == 0) {
@@ -44,25 +47,25 @@ static bool live(struct peer *p, struct place *pl)
             peer_send_header(p, CLBI_PING_REQ, p->next_id++, NULL, 0, 0, CLBI_FLAG_ACK);
         }
         if (!pump(p)) {
-            return false;
+            return;
         }
     }
     struct peer_stream *s = &p->stream[0];
     *s = (struct peer_stream){.used = true, .name = "a", .id = p->host ? 0 : CLBI_ID_NONE};
     if (!peer_send_header(p, CLBI_CREATE_STREAM_REQ, p->next_id++, "a", s->id, 4096,
                           CLBI_FLAG_ACK)) {
-        return false;
+        return;
     }
     while (!s->created || s->id == CLBI_ID_NONE || p->last.type != CLBI_CREATE_STREAM_REQ) {
         if (!pump(p)) {
-            return false;
+            return;
         }
     }
     s->fill = IN_PACKET;
     s->fill_packets = 1;
     if (!peer_send_header(p, CLBI_WRITE_REQ, p->next_id++, NULL, s->id, IN_PACKET, CLBI_FLAG_ACK) ||
         !peer_send_raw(p, payload, IN_PACKET)) {
-        return false;
+        return;
     }
     pl->wrote = true;
     while (p->last.type != CLBI_WRITE_REQ) {
@@ -70,15 +73,14 @@ static bool live(struct peer *p, struct place *pl)
         const bool on = pump(p);
         pl->acked = p->last.type == CLBI_WRITE_REQ && room;
         if (!on) {
-            return false;
+            return;
         }
     }
     if (!peer_send_header(p, CLBI_CLOSE_STREAM_REQ, p->next_id++, NULL, s->id, 0, CLBI_FLAG_ACK)) {
-        return false;
+        return;
     }
     while (pump(p)) {
     }
-    return !p->dead;
 }
 
 static void live_and_die(struct peer *p, void *arg)
@@ -88,10 +90,8 @@ static void live_and_die(struct peer *p, void *arg)
     const size_t all = (size_t)1 << 30;
     p->limited = true;
     p->send_left = pl->k == ENDLESS ? all : pl->k;
-    bool alive = live(p, pl);
+    live(p, pl);
     pl->said = all - p->send_left;
-    /* Behind the last byte of the session it is no death any more. */
-    CHECK(alive || p->dead || p->eof);
     switch (pl->k == ENDLESS ? BY_CLOSE : pl->how.by) {
     case BY_RESET: peer_abort(p); return;
     case BY_CLOSE:
@@ -133,10 +133,15 @@ static int open_link(struct place *pl, struct peer *peer, clb_link **link)
         return clb_link_open(link, &lp);
     }
     if (pl->how.where == DEVICE_TCP) {
+        while (clb_listener_accept(pl->listener, link, 0) == CLB_OK) {
+            clb_link_close(link); /* came up too late for the session before */
+        }
         peer_connect(peer, pl->port);
         peer_start(peer, live_and_die, pl);
         return clb_listener_accept(pl->listener, link,
-                                   pl->k < CLBI_WIRE_HEADER ? 20 * MS : 10 * SEC);
+                                   pl->k < CLBI_WIRE_HEADER   ? 20 * MS
+                                   : pl->how.by == BY_SILENCE ? SEC
+                                                              : 10 * SEC);
     }
     int fd = peer_pair(peer, device);
     peer_start(peer, live_and_die, pl);
@@ -210,10 +215,24 @@ static void session(struct place *pl, size_t k)
     atomic_store(&pl->over, 1);
     peer_join(&peer);
     talloc_check(&mem);
-    in_time(t0, pl->how.by == BY_SILENCE ? 400 : 0);
+    in_time(t0, pl->how.by == BY_SILENCE ? 1400 : 0);
     /* What was not said whole has not happened; a write succeeds through its answer alone. */
     CHECK(!pl->got || pl->wrote);
     CHECK(pl->write_result != CLB_OK || pl->acked);
+}
+
+/* A fresh link to the same address works. Where silence is noticed fast a busy machine may be silent
+ * for as long, so it gets several tries; there are keep-alives, too. */
+static void fresh_link(struct place *pl)
+{
+    const bool patient = pl->how.by != BY_SILENCE;
+    int tries = 0;
+    do {
+        session(pl, ENDLESS);
+    } while (!patient && pl->write_result != CLB_OK && ++tries < 20);
+    CHECK_EQ(pl->got, 1);
+    CHECK_EQ(pl->write_result, CLB_OK);
+    CHECK(pl->said == SESSION || !patient);
 }
 
 static void *every_byte(void *arg)
@@ -230,19 +249,14 @@ static void *every_byte(void *arg)
         CHECK_EQ(clb_listener_open(&pl->listener, &lp), CLB_OK);
         pl->port = (uint16_t)atoi(strrchr(clb_listener_uri(pl->listener), ':') + 1);
     }
-    session(pl, ENDLESS);
-    CHECK_GE(pl->said, 9 * CLBI_WIRE_HEADER + IN_PACKET);
-    const size_t whole = pl->said;
+    fresh_link(pl);
     const int fds1 = check_fds(), threads1 = check_threads();
-    for (size_t k = pl->first; k < whole; k += pl->stride) {
+    for (size_t k = pl->first; k < SESSION; k += pl->stride) {
         session(pl, k);
         if (pl->stride == 1) {
             check_back_to(fds1, threads1);
         }
-        session(pl, ENDLESS); /* a fresh link to the same address */
-        CHECK_EQ(pl->got, 1);
-        CHECK_EQ(pl->write_result, CLB_OK);
-        CHECK(pl->said == whole || pl->how.by == BY_SILENCE); /* where there are keep-alives */
+        fresh_link(pl);
     }
     clb_listener_close(&pl->listener);
     if (pl->l >= 0) {

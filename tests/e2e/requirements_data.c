@@ -35,8 +35,9 @@ void r04_no_memory_keeps_step(const void *where)
     struct scene sc = {.where = *(const int *)where, .fn = writes_numbered, .arg = 12};
     clb_packet *p = NULL;
     clb_stream_stats st;
-    open_all(&sc, 0);
+    CHECK_EQ(scene_open(&sc), CLB_OK);
     sc.mem.plan = "e0smeoe0smeo"; /* error, NULL, too small, crooked, error, good */
+    CHECK_EQ(scene_stream(&sc, 0, 0), CLB_OK);
     for (int k = 0; k < 2; k++) {
         CHECK_EQ(clb_stream_read(sc.s, &p, 10 * SEC), CLB_OK);
         CHECK_EQ(clb_packet_size(p), 1000);
