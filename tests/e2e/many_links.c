@@ -33,33 +33,41 @@ uint32_t random_below(uint64_t *state, uint32_t n)
 
 /* ---- the peer, on a thread -------------------------------------------------------------------- */
 
-static void *peer_of(struct peer *p, struct place *pl)
+/* Its end comes in the middle of a payload, if there is credit for one. */
+static void begin_frame(struct peer *p, const struct peer_stream *s)
 {
+    const uint8_t half[FRAME / 2] = {0};
+    if (s->fill + FRAME <= s->window) {
+        peer_send_header(p, CLBI_WRITE_REQ, p->next_id++, NULL, s->id, FRAME, CLBI_FLAG_ACK);
+        peer_send_raw(p, half, sizeof half);
+    }
+}
+
+static void peer_script(struct peer *p, void *arg)
+{
+    struct place *pl = arg;
     CHECK(peer_handshake(p));
     const int v = peer_create(p, "v", 4 * FRAME);
     int n = 0;
     while (atomic_load(&pl->order) == FATE_NONE && !p->eof) {
         n += peer_write_fill(p, v, n & 255, FRAME - (uint32_t)(n % 7), 5);
     }
-    return NULL;
-}
-
-static void peer_script(struct peer *p, void *arg)
-{
-    struct place *pl = arg;
-    peer_of(p, pl);
     switch (atomic_load(&pl->order)) {
-    case FATE_PEER_RESETS: peer_abort(p); return;
+    case FATE_PEER_RESETS:
+        begin_frame(p, &p->stream[v]);
+        peer_abort(p);
+        return;
     case FATE_PEER_ENDS:
-        peer_send_header(p, 6 /* RESET_REQ */, p->next_id++, NULL, 0, 0, 1);
+        peer_send_header(p, CLBI_RESET_REQ, p->next_id++, NULL, 0, 0, CLBI_FLAG_ACK);
         peer_pump_to_end(p, 20000);
         break;
     case FATE_PEER_SILENT:
+        begin_frame(p, &p->stream[v]);
         while (atomic_load(&pl->order) == FATE_PEER_SILENT) {
             check_sleep_ms(2);
         }
         break;
-    case FATE_PEER_CLOSES: break;
+    case FATE_PEER_CLOSES: begin_frame(p, &p->stream[v]); break;
     default: peer_pump_to_end(p, 20000); break;
     }
     peer_close(p);
