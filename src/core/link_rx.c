@@ -13,7 +13,7 @@
 
 /* ---- delivery --------------------------------------------------------------------------------- */
 
-/* lock held. The policy's side of a packet that has arrived, complete. */
+/* lock held. The policy's side of a packet that has arrived, complete. Readers are not woken here. */
 static void enqueue(clb_stream *s, clb_packet *p, struct clbi_queue *dropped)
 {
     if (clbi_full_credits_early(s->on_full)) {
@@ -33,7 +33,6 @@ static void enqueue(clb_stream *s, clb_packet *p, struct clbi_queue *dropped)
     }
     clbi_queue_push(&s->queue, p);
     clbi_stream_update_fd(s);
-    pthread_cond_broadcast(&s->cond);
 }
 
 /* lock held */
@@ -89,7 +88,7 @@ static void payload_done(clb_link *link)
 {
     clb_packet *p = link->rx.packet;
     struct clbi_queue dropped = {0};
-    clb_stream *ready = NULL;
+    clb_stream *ready = NULL, *wake = NULL;
     link->rx.packet = NULL;
     link->rx.state = CLBI_RX_NEXT;
     p->info.last_byte_ns = note_arrival(link);
@@ -122,6 +121,8 @@ static void payload_done(clb_link *link)
         }
         count_arrival(s, p->wire_size);
         enqueue(s, p, &dropped);
+        wake = s;
+        clbi_stream_ref(s); /* its reader may be the last who needs it */
         if (s->ready_cb && !s->closing) {
             clbi_stream_begin_ready(s);
             ready = s;
@@ -130,6 +131,11 @@ static void payload_done(clb_link *link)
     clb_stream *full = take_full(s);
     pthread_mutex_unlock(&link->lock);
 
+    if (wake) {
+        /* Not under the lock, which is the first thing that a reader needs. */
+        pthread_cond_broadcast(&wake->cond);
+        clbi_stream_unref(wake);
+    }
     clbi_tx_run(link); /* the answer goes out before anything else happens (wire section 6.5) */
     clbi_packets_drop(link, &dropped);
     tell_full(full);
