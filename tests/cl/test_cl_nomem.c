@@ -141,7 +141,7 @@ static void read_all(struct outcome *o, struct kit *k, clb_stream *s, clb_prepro
     while (check_ms() < until && (o->st.packets < PACKETS || o->st.queued > 0)) {
         const int err = clb_stream_read(s, &packet, 20 * MS);
         clb_stream_get_stats(s, &o->st, sizeof o->st);
-        if (err == CLB_ERR_TIMEOUT)
+        if (err == CLB_ERR_TIMEOUT || err == CLB_ERR_NOBUFS)
             continue;
         if (err < 0)
             break;
