@@ -128,8 +128,9 @@ static void look_at_request(struct actor *a, const struct clbi_wire_header *h)
         break;
     default: break;
     }
-    if (a->manners & ACTOR_ANSWERS ||
-        (a->manners & ACTOR_GREETS && h->type == CLBI_PING_REQ && !a->host)) {
+    if ((a->manners & ACTOR_ANSWERS && a->answers < ACTOR_PATIENCE) ||
+        (a->manners & ACTOR_GREETS && a->answers == 0 && h->type == CLBI_PING_REQ && !a->host)) {
+        a->answers++;
         say_answer(a, h, CLBI_FLAG_ACK);
     } else {
         if (a->seen_len == ACTOR_SEEN)

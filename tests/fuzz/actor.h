@@ -11,11 +11,13 @@
 
 #define ACTOR_OUT 16384
 #define ACTOR_SEEN 32
+#define ACTOR_PATIENCE 300
 
 /* How helpful it is by itself. */
-#define ACTOR_GREETS 1u  /* says PING as a host, answers it as a device */
-#define ACTOR_ANSWERS 2u /* acknowledges every request */
-#define ACTOR_DEAF 4u    /* takes nothing until the input says so */
+#define ACTOR_GREETS 1u /* says PING as a host, answers it as a device */
+#define ACTOR_ANSWERS                                                                              \
+    2u /* acknowledges every request, but not for ever: out of step, two can go on so */
+#define ACTOR_DEAF 4u /* takes nothing until the input says so */
 
 /* Operations of the actor; each takes its arguments from the input. */
 enum actor_op {
@@ -53,6 +55,7 @@ struct actor {
     size_t head_len;
     size_t payload_left;
     bool heard_reset;
+    unsigned answers;
     struct clbi_wire_header seen[ACTOR_SEEN]; /* requests without an answer, in order */
     unsigned seen_len;
     uint32_t id[8]; /* of the streams that were created, by name */
