@@ -302,8 +302,9 @@ int clbi_stream_ask(clb_stream *s, size_t size, uint32_t id, int64_t wait_ns, st
 /* ---- link_tx.c: [io] sending */
 void clbi_tx_run(clb_link *link);
 /* lock held, dropped meanwhile: something is to be sent. The calling thread sends it itself when it
- * would have to wake the loop for it. Not from the loop's own callbacks. */
-void clbi_tx_now(clb_link *link);
+ * would have to wake the loop for it; payloads only with `writes`, by who has one: nobody else is to
+ * pay for it. */
+void clbi_tx_now(clb_link *link, bool writes);
 void clbi_tx_done(clb_link *link, size_t bytes, const struct clb_status *failure);
 /* lock held; takes a write off its stream's list */
 void clbi_write_unlink(struct clbi_write *op);

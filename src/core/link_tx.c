@@ -174,13 +174,13 @@ void clbi_tx_done(clb_link *link, size_t bytes, const struct clb_status *failure
     pthread_mutex_unlock(&link->lock);
 }
 
-/* lock held. All headers that wait, into tx.headers, and the write that goes with them; *op is it, or
- * NULL. Returns the number of headers. */
-static size_t gather(clb_link *link, int64_t now, struct clbi_write **op)
+/* lock held. All headers that wait, into tx.headers, and a write that goes with them if writes are
+ * wanted; *op is it, or NULL. Returns the number of headers. */
+static size_t gather(clb_link *link, int64_t now, bool writes, struct clbi_write **op)
 {
     uint8_t *headers = link->tx.headers;
     size_t n = clbi_proto_out(&link->proto, now, headers, CLBI_MAX_ANSWERS);
-    *op = pick_write(link, now);
+    *op = writes ? pick_write(link, now) : NULL;
     if (*op) {
         (*op)->state = CLBI_WRITE_SENDING;
         clbi_proto_write_begin(&link->proto, (*op)->stream->index, (uint32_t)(*op)->bytes,
@@ -250,7 +250,7 @@ void clbi_tx_run(clb_link *link)
             note_failure(link, &link->tx.rest.failure, now);
         }
         if (!link->tx.dead_until && !take_rest(link, &iov, &iov_len) && !hold_releases(link, now)) {
-            n = gather(link, now, &op);
+            n = gather(link, now, true, &op);
             if (n > 0) {
                 link->tx.iov = (struct iovec){link->tx.headers, n * CLBI_WIRE_HEADER};
                 iov = op ? op->iov : &link->tx.iov;
@@ -295,11 +295,11 @@ static size_t skip_sent(struct iovec **iov, size_t n, size_t bytes)
 }
 
 /* lock held, dropped meanwhile. false = nothing was to be sent. */
-static bool send_direct(clb_link *link)
+static bool send_direct(clb_link *link, bool writes)
 {
     int64_t now = clbi_now_ns();
     struct clbi_write *op;
-    const size_t n = gather(link, now, &op);
+    const size_t n = gather(link, now, writes, &op);
     if (n == 0) {
         return false;
     }
@@ -339,7 +339,7 @@ static bool may_send(const clb_link *link)
     return link->state == CLB_LINK_UP && !link->tx.broken && !link->tx.rest.iov;
 }
 
-void clbi_tx_now(clb_link *link)
+void clbi_tx_now(clb_link *link, bool writes)
 {
     if (!link->loop || clbi_loop_kick_awake(link->loop, &link->member)) {
         return;
@@ -350,7 +350,7 @@ void clbi_tx_now(clb_link *link)
     }
     link->tx.direct = true;
     link->tx.turned_away = false;
-    while (may_send(link) && send_direct(link)) {
+    while (may_send(link) && send_direct(link, writes)) {
     }
     link->tx.direct = false;
     /* The loop has something to do, or does not know of the deadline that begins with this. */

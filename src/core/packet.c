@@ -67,7 +67,7 @@ void clbi_packets_drop(clb_link *link, struct clbi_queue *list)
         const bool send = clbi_packet_credit(p);
         clbi_packet_recycle(link, p);
         if (send) {
-            clbi_tx_now(link);
+            clbi_tx_now(link, false);
         }
         pthread_mutex_unlock(&link->lock);
         if (s) {
@@ -138,7 +138,7 @@ int clb_packet_release(clb_packet *p, struct clb_buf *out)
     pthread_mutex_lock(&p->link->lock);
     p->stream->stats.held--;
     if (clbi_packet_credit(p)) {
-        clbi_tx_now(p->link);
+        clbi_tx_now(p->link, false);
     }
     pthread_mutex_unlock(&p->link->lock);
     return CLB_OK;
@@ -159,7 +159,7 @@ void clb_packet_free(clb_packet **handle)
     const bool send = clbi_packet_credit(p);
     clbi_packet_recycle(link, p);
     if (send) {
-        clbi_tx_now(link);
+        clbi_tx_now(link, false);
     }
     pthread_mutex_unlock(&link->lock);
     clbi_stream_unref(s);

@@ -70,7 +70,7 @@ static int run_write(clb_link *link, clb_stream *s, struct clbi_write *op, int64
     op->token = link->next_token++;
     *s->writes_tail = op;
     s->writes_tail = &op->next;
-    clbi_tx_now(link);
+    clbi_tx_now(link, true);
     while (op->state != CLBI_WRITE_DONE) {
         bool queued = op->state == CLBI_WRITE_QUEUED;
         int err = hopeless(link, op);
