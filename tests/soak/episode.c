@@ -65,13 +65,14 @@ static void count_down(void *priv, clb_link *link, enum clb_link_state state)
 
 static clb_link_params link_config(struct clb_status *status)
 {
+    const int64_t idle = IDLE_MS * (soak.slack > 1 ? 2 : 1) * MS;
     return (clb_link_params){
         .struct_size = sizeof(clb_link_params),
         .connect_timeout_ns = 20 * soak.slack * SEC,
-        .keepalive_ns = IDLE_MS / 5 * soak.slack * MS,
-        .idle_timeout_ns = (int64_t)IDLE_MS * soak.slack * MS,
+        .keepalive_ns = idle / 5,
+        .idle_timeout_ns = idle,
         /* Longer: a silent peer is lost before a write is given up. */
-        .progress_timeout_ns = (int64_t)IDLE_MS * 2 * soak.slack * MS,
+        .progress_timeout_ns = 2 * idle,
         .close_timeout_ns = 5 * soak.slack * SEC,
         .state_cb = count_down,
         .status = status,
