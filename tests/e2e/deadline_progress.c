@@ -146,22 +146,29 @@ static void stalls_and_takes(struct peer *p, struct scene *sc)
     }
 }
 
-void stall_behind_writes(const void *arg)
+static int write_400k(struct call *c)
 {
-    struct scene sc = {.where = *(const int *)arg, .fn = stalls_and_takes};
-    clb_stream *out = NULL;
     static const uint8_t data[400000];
     struct clb_iovec iov = {data, sizeof data};
-    sc.params.progress_timeout_ns = 1200 * MS;
+    return clb_stream_write(c->s, &iov, 1, -1);
+}
+
+void stall_behind_writes(const void *arg)
+{
+    enum { WRITERS = 15, LIMIT = 1200 };
+    struct scene sc = {.where = *(const int *)arg, .fn = stalls_and_takes};
+    struct call c[WRITERS];
+    sc.params.progress_timeout_ns = LIMIT * MS;
     CHECK_EQ(scene_open(&sc), CLB_OK);
-    clb_stream_params sp = {
-        .struct_size = sizeof sp, .name = "a", .write_window = 64u << 20, .write_async = 1};
-    sp.allocator = talloc_allocator(&sc.mem);
-    CHECK_EQ(clb_stream_open(&out, sc.link, &sp), CLB_OK);
-    sc.s = out;
+    CHECK_EQ(scene_stream(&sc, 64u << 20, 0), CLB_OK);
     scene_await(&sc, 1);
-    while (clb_stream_write(out, &iov, 1, 5 * SEC) == CLB_OK) {
+    for (int i = 0; i < WRITERS; i++) {
+        call_begin(&c[i], &sc, write_400k); /* all at once: later on no call disturbs the loop */
     }
-    scene_lost(&sc, CLB_ERR_LOST, 1200);
+    scene_lost(&sc, CLB_ERR_LOST, LIMIT);
+    for (int i = 0; i < WRITERS; i++) {
+        int err = call_end(&c[i]);
+        CHECK(err == CLB_ERR_LOST || err == CLB_ERR_TIMEOUT); /* taken in time, not answered */
+    }
     scene_end(&sc);
 }
