@@ -187,7 +187,7 @@ struct clb_link {
     struct clbi_transport *tr;
     bool connected; /* the transport can move bytes */
     bool tr_closing;
-    bool close_waits; /* for a direct send to end */
+    bool close_waits;       /* for a direct send to end */
     bool close_after_flush; /* the peer's RESET was taken: close when the answer is out */
     bool cut;               /* lost: the peer takes nothing, or says nothing */
     int64_t connect_deadline, first_open_until;
@@ -234,7 +234,7 @@ struct clb_link {
             struct iovec headers;
         } rest;
     } tx;
-    int64_t armed; /* lock: the loop looks at the link then at the latest */
+    int64_t armed;             /* lock: the loop looks at the link then at the latest */
     uint8_t *drain;            /* 64 KiB, made at first need */
     uint8_t drain_small[1024]; /* when there is no memory for that */
 };

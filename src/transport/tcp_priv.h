@@ -32,7 +32,7 @@ struct tcp_rx {
     size_t total;        /* bytes of the segments */
     size_t done;         /* of these, what is in */
     int64_t waits_since; /* with a packet begun, 0 = it does not wait */
-    bool canceled; /* completes from the defer */
+    bool canceled;       /* completes from the defer */
     /* The last read came back short: the socket was empty, and EPOLLIN tells when it is not. */
     bool drained;
     /* What was read beyond the segments. */

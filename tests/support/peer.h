@@ -34,7 +34,7 @@ struct peer {
     bool mute_releases; /* READ_REL_REQ is taken but never answered */
     bool deaf;          /* nothing is answered */
     bool by_hand;       /* writes were sent by hand: releases are only counted */
-    bool limited; /* may send only so many bytes more; then it is dead, and sends nothing */
+    bool limited;       /* may send only so many bytes more; then it is dead, and sends nothing */
     size_t send_left;
     bool dead;
     bool eof, got_reset, reset_answered;
