@@ -103,18 +103,19 @@ struct outcome {
     int device, pool, link, stream, recipe;
     int read, frames, runs, uses; /* that went well */
     int nomem;                    /* calls that said NOMEM */
+    unsigned lines_before;        /* in the log, before the call that is noted */
     clb_stream_stats st;
     clb_cl_pool_stats buffers;
 };
 
-static int note(struct outcome *o, int err, unsigned lines_before)
+static int note(struct outcome *o, int err)
 {
     CHECK(err == CLB_OK || err == CLB_ERR_NOMEM || err == CLB_ERR_CL || err == CLB_ERR_IO);
-    CHECK(err == CLB_OK || atomic_load(&lines) > lines_before);
+    CHECK(err == CLB_OK || atomic_load(&lines) > o->lines_before);
     o->nomem += err < 0;
     return err;
 }
-#define NOTE(o, call) note(o, call, atomic_load(&lines))
+#define NOTE(o, call) ((o)->lines_before = atomic_load(&lines), note(o, call))
 
 static void use_frame(struct outcome *o, struct kit *k, clb_cl_frame *frame, clb_preprocess *pp,
                       cl_mem tensor)
