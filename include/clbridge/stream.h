@@ -214,7 +214,8 @@ typedef struct clb_stream_stats {
     uint64_t alloc_failed;   /* packets dropped because the allocator failed */
     uint64_t spilled;        /* packets that went to host memory first */
     uint64_t spill_bytes;    /* bytes copied out of there */
-    uint64_t moved_bytes;    /* bytes written twice to repair a guess */
+    uint64_t moved_bytes;    /* bytes written twice: read along with a header (small packets, when
+                                packets and answers alternate), or to repair a guess */
     uint64_t readback_bytes; /* bytes read from allocator memory to repair a guess */
     uint64_t bad_metadata;   /* packets with an invalid trailer */
     uint64_t queued;         /* unread now */

@@ -447,10 +447,10 @@ static void update_deadline(clb_link *link)
         d = earlier(d, link->tx.dead_until);
     }
     d = earlier(d, progress_deadline(link, now));
-    if (link->tx.hold_until) {
-        d = earlier(d, link->tx.hold_until);
-    }
     pthread_mutex_lock(&link->lock);
+    if (link->hold.until) {
+        d = earlier(d, link->hold.until);
+    }
     d = earlier(d, clbi_proto_next_deadline(&link->proto));
     if (link->rx.state == CLBI_RX_DECIDE) {
         d = earlier(d, link->first_open_until);

@@ -222,7 +222,6 @@ struct clb_link {
         int64_t progress_ns;
         uint32_t next_stream; /* round robin of writers */
         int64_t dead_until;   /* sending has failed; 0 = it has not. See clbi_tx_done */
-        int64_t hold_until;   /* releases wait for the next answer until then, 0 = they do not */
         struct clb_status failure;
         /* lock: what a direct send leaves for the loop */
         struct {
@@ -234,6 +233,13 @@ struct clb_link {
             struct iovec headers;
         } rest;
     } tx;
+    /* lock: what is said at once, or waits a little for company. See link_hold.c */
+    struct {
+        int64_t until; /* something waits until then, 0 = nothing */
+        unsigned
+            score;    /* how many small packets in a row the application has answered by a write */
+        bool expects; /* the last packet that came in is a small one, and not answered yet */
+    } hold;
     int64_t armed;             /* lock: the loop looks at the link then at the latest */
     uint8_t *drain;            /* 64 KiB, made at first need */
     uint8_t drain_small[1024]; /* when there is no memory for that */
@@ -298,6 +304,17 @@ bool clbi_rx_place(clb_link *link);
 /* lock NOT held. Asks the stream's allocator and checks what it gives. On CLB_OK the allocator is
  * referenced twice: for the packet's copy and for the buffer. CLB_OK, NOBUFS, or another error. */
 int clbi_stream_ask(clb_stream *s, size_t size, uint32_t id, int64_t wait_ns, struct clb_buf *buf);
+
+/* ---- link_hold.c: what may wait for company. lock held in all of them */
+/* A payload has come in; a write begins. */
+void clbi_hold_heard(clb_link *link, size_t bytes);
+void clbi_hold_said(clb_link *link);
+/* How many bytes beyond a header, or a payload, may be read with it. */
+size_t clbi_hold_ahead(const clb_link *link, size_t payload);
+/* [io] Shall what waits to be sent go on waiting? */
+bool clbi_hold(clb_link *link, int64_t now);
+/* A release by the application: the loop takes care of it soon enough. */
+bool clbi_hold_release(const clb_link *link, int64_t now);
 
 /* ---- link_tx.c: [io] sending */
 void clbi_tx_run(clb_link *link);

@@ -36,9 +36,10 @@ static void enqueue(clb_stream *s, clb_packet *p, struct clbi_queue *dropped)
 }
 
 /* lock held */
-static void count_arrival(clb_stream *s, size_t bytes)
+static void count_arrival(clb_stream *s, size_t bytes, size_t moved)
 {
     s->stats.packets++;
+    s->stats.moved_bytes += moved;
     s->stats.bytes += bytes;
 }
 
@@ -95,6 +96,7 @@ static void payload_done(clb_link *link)
 
     pthread_mutex_lock(&link->lock);
     clbi_proto_payload_done(&link->proto);
+    clbi_hold_heard(link, p->wire_size);
     link->rx_bytes += p->wire_size;
     struct clbi_slot *slot = &link->slot[p->index];
     clb_stream *s = slot->stream;
@@ -119,7 +121,7 @@ static void payload_done(clb_link *link)
                 s->expect_seq = p->info.seq;
             }
         }
-        count_arrival(s, p->wire_size);
+        count_arrival(s, p->wire_size, p->info.moved_bytes);
         enqueue(s, p, &dropped);
         wake = s;
         clbi_stream_ref(s); /* its reader may be the last who needs it */
@@ -158,7 +160,7 @@ static void drain_done(clb_link *link)
         clbi_proto_release(&link->proto, ev->stream, (uint32_t)ev->size);
         clb_stream *s = link->slot[ev->stream].stream;
         if (s && !link->rx.drain_lost) {
-            count_arrival(s, ev->size);
+            count_arrival(s, ev->size, 0);
         }
         full = take_full(s);
     }
@@ -190,7 +192,12 @@ bool clbi_rx_start_payload(clb_link *link)
         link->rx.state = CLBI_RX_PAYLOAD;
         return true;
     }
-    return start(link, CLBI_RX_PAYLOAD, p->buf.data, p->wire_size, CLBI_RECV_AHEAD);
+    const size_t moved = link->ops->looked_ahead(link->tr);
+    pthread_mutex_lock(&link->lock);
+    const size_t ahead = clbi_hold_ahead(link, p->wire_size);
+    p->info.moved_bytes = moved < p->wire_size ? moved : p->wire_size;
+    pthread_mutex_unlock(&link->lock);
+    return start(link, CLBI_RX_PAYLOAD, p->buf.data, p->wire_size, ahead);
 }
 
 static bool continue_drain(clb_link *link)
@@ -208,7 +215,8 @@ static bool continue_drain(clb_link *link)
         size_t most = link->drain ? CLBI_DRAIN_BLOCK : sizeof link->drain_small;
         n = n < most ? n : most;
         link->rx.drain_left -= n;
-        if (!start(link, CLBI_RX_DRAIN, block, n, link->rx.drain_left == 0 ? CLBI_RECV_AHEAD : 0)) {
+        if (!start(link, CLBI_RX_DRAIN, block, n,
+                   link->rx.drain_left == 0 ? CLBI_WIRE_HEADER : 0)) {
             return false;
         }
     }
@@ -402,6 +410,7 @@ void clbi_rx_run(clb_link *link)
         } else if (link->rx.state == CLBI_RX_NEXT) {
             pthread_mutex_lock(&link->lock);
             bool pause = clbi_proto_must_pause(&link->proto);
+            const size_t ahead = clbi_hold_ahead(link, 0);
             pthread_mutex_unlock(&link->lock);
             if (pause) {
                 clbi_tx_run(link);
@@ -414,7 +423,7 @@ void clbi_rx_run(clb_link *link)
             }
             uint64_t tx;
             link->ops->progress(link->tr, &link->rx.started_at, &tx);
-            if (!start(link, CLBI_RX_HEADER, link->rx.header, CLBI_WIRE_HEADER, 0)) {
+            if (!start(link, CLBI_RX_HEADER, link->rx.header, CLBI_WIRE_HEADER, ahead)) {
                 return;
             }
             complete(link);

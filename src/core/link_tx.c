@@ -9,7 +9,6 @@
 #include "link_priv.h"
 
 #define DEAD_NS CLBI_SEC
-#define HOLD_NS (2 * CLBI_MS)
 
 void clbi_write_unlink(struct clbi_write *op)
 {
@@ -181,40 +180,16 @@ static size_t gather(clb_link *link, int64_t now, bool writes, struct clbi_write
     uint8_t *headers = link->tx.headers;
     size_t n = clbi_proto_out(&link->proto, now, headers, CLBI_MAX_ANSWERS);
     *op = writes ? pick_write(link, now) : NULL;
+    link->hold.until = 0;
     if (*op) {
         (*op)->state = CLBI_WRITE_SENDING;
+        clbi_hold_said(link);
         clbi_proto_write_begin(&link->proto, (*op)->stream->index, (uint32_t)(*op)->bytes,
                                (*op)->token, now, headers + n * CLBI_WIRE_HEADER);
         (*op)->iov[0] = (struct iovec){headers, (n + 1) * CLBI_WIRE_HEADER};
         n++;
     }
     return n;
-}
-
-/* lock held */
-static bool any_queued(const clb_link *link)
-{
-    for (int i = 0; i < CLBI_MAX_STREAMS; i++) {
-        const clb_stream *s = link->slot[i].stream;
-        for (const struct clbi_write *op = s ? s->writes : NULL; op; op = op->next) {
-            if (op->state == CLBI_WRITE_QUEUED) {
-                return true;
-            }
-        }
-    }
-    return false;
-}
-
-/* lock held. Credit that the peer does not need yet can go out with the answer that is due as soon as
- * the payload which comes in is complete: one packet for both. Not for long, though: that payload
- * may stop. */
-static bool hold_releases(clb_link *link, int64_t now)
-{
-    const int64_t until = link->tx.hold_until ? link->tx.hold_until : clbi_add_ns(now, HOLD_NS);
-    const bool hold = link->rx.state == CLBI_RX_PAYLOAD && now < until && !any_queued(link) &&
-                      clbi_proto_can_hold(&link->proto);
-    link->tx.hold_until = hold ? until : 0;
-    return hold;
 }
 
 /* lock held. What a direct send could not do becomes a send of the loop. false = nothing is left. */
@@ -249,7 +224,7 @@ void clbi_tx_run(clb_link *link)
         if (link->tx.rest.failed) {
             note_failure(link, &link->tx.rest.failure, now);
         }
-        if (!link->tx.dead_until && !take_rest(link, &iov, &iov_len) && !hold_releases(link, now)) {
+        if (!link->tx.dead_until && !take_rest(link, &iov, &iov_len) && !clbi_hold(link, now)) {
             n = gather(link, now, true, &op);
             if (n > 0) {
                 link->tx.iov = (struct iovec){link->tx.headers, n * CLBI_WIRE_HEADER};
@@ -342,6 +317,9 @@ static bool may_send(const clb_link *link)
 void clbi_tx_now(clb_link *link, bool writes)
 {
     if (!link->loop || clbi_loop_kick_awake(link->loop, &link->member)) {
+        return;
+    }
+    if (!writes && clbi_hold_release(link, clbi_now_ns())) {
         return;
     }
     if (!may_send(link) || link->tx.busy || link->tx.direct || !link->ops->send_now) {

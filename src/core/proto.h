@@ -182,9 +182,9 @@ bool clbi_proto_must_pause(const struct clbi_proto *p);
 
 /* Pulls at most cap headers into buf (84 bytes each), stamped with now. Returns how many. */
 size_t clbi_proto_out(struct clbi_proto *p, int64_t now, uint8_t *buf, size_t cap);
-/* Everything that waits is credit which the peer can do without for a moment: it has half of each of
- * these windows left. */
-bool clbi_proto_can_hold(const struct clbi_proto *p);
+/* Everything that waits is credit which the peer can do without for a moment (it has half of each of
+ * these windows left) or, with `answers`, an answer to a WRITE or a release. */
+bool clbi_proto_can_hold(const struct clbi_proto *p, bool answers);
 bool clbi_proto_has_out(const struct clbi_proto *p);
 
 /* Entry of a name, -1 = none. */

@@ -191,10 +191,16 @@ size_t clbi_proto_out(struct clbi_proto *p, int64_t now, uint8_t *buf, size_t ca
     return n;
 }
 
-bool clbi_proto_can_hold(const struct clbi_proto *p)
+bool clbi_proto_can_hold(const struct clbi_proto *p, bool answers)
 {
-    if (p->ans_len > 0 || p->ping_wanted || p->reset_wanted || !p->up || p->failed)
+    if ((p->ans_len > 0 && !answers) || p->ans_len > CLBI_MAX_ANSWERS / 2 || p->ping_wanted ||
+        p->reset_wanted || p->reset_seen || !p->up || p->failed)
         return false;
+    for (uint32_t i = 0; i < p->ans_len; i++) {
+        uint32_t type = p->answer[(p->ans_head + i) % CLBI_MAX_ANSWERS].type;
+        if (type != CLBI_WRITE_RESP && type != CLBI_READ_REL_RESP)
+            return false;
+    }
     for (int i = 0; i < CLBI_MAX_STREAMS; i++) {
         const struct clbi_proto_stream *s = &p->stream[i];
         if (s->used && (s->out_want > 0 || s->out_close_wanted ||

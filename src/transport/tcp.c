@@ -503,6 +503,11 @@ static void tcp_progress(const struct clbi_transport *t, uint64_t *rx, uint64_t 
     *tx = t->tx_total;
 }
 
+static size_t tcp_looked_ahead(const struct clbi_transport *t)
+{
+    return t->rx.look_len;
+}
+
 static void tcp_get_info(const struct clbi_transport *t, clb_link_info *info)
 {
     snprintf(info->peer, sizeof info->peer, "%s", t->peer);
@@ -518,6 +523,7 @@ const struct clbi_transport_ops clbi_tcp_ops = {
     .open = tcp_open,
     .adopt = tcp_adopt,
     .recv_start = clbi_tcp_recv_start,
+    .looked_ahead = tcp_looked_ahead,
     .recv_cancel = clbi_tcp_recv_cancel,
     .send = clbi_tcp_send,
     .send_now = clbi_tcp_send_now,

@@ -234,7 +234,9 @@ static void rx_wait(struct clbi_transport *t)
     const size_t missing = rx->total - rx->done;
     size_t mark = missing < WAKE_MIN ? 1 : missing < WAKE_MAX ? missing : WAKE_MAX;
 
-    rx->waits_since = rx->done > 0 || rx->ahead > 0 ? clbi_now_ns() : 0;
+    /* A packet has begun, or its payload is due. In a conversation headers look ahead, too. */
+    bool begun = rx->done > 0 || (rx->ahead > 0 && rx->ahead < CLBI_RECV_AHEAD_MAX);
+    rx->waits_since = begun ? clbi_now_ns() : 0;
     if (t->domain != AF_UNIX && (t->wake_at > missing || mark / 2 >= t->wake_at)) {
         const int value = (int)mark;
         if (setsockopt(t->fd, SOL_SOCKET, SO_RCVLOWAT, &value, sizeof value) == 0)

@@ -37,7 +37,7 @@ struct tcp_rx {
     bool drained;
     /* What was read beyond the segments. */
     size_t look_at, look_len;
-    uint8_t look[CLBI_RECV_AHEAD];
+    uint8_t look[CLBI_RECV_AHEAD_MAX];
 };
 
 struct tcp_tx {

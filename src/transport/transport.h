@@ -123,10 +123,12 @@ struct clbi_transport_ops {
 
     /* Receives exactly the bytes that segs describe. segs and the memory are borrowed until the
      * completion. `ahead` is how many bytes may be read beyond them into the transport's own memory
-     * when they are there anyway (a following header, at most CLBI_RECV_AHEAD); the next
+     * when they are there anyway (a following header, at most CLBI_RECV_AHEAD_MAX); the next
      * recv_start gets those first. CLBI_DONE, CLBI_PENDING or error with *st filled. */
     int (*recv_start)(struct clbi_transport *t, const struct clbi_seg *segs, size_t n, size_t ahead,
                       struct clb_status *st);
+    /* Bytes that were read ahead and that the next recv_start will copy from there. */
+    size_t (*looked_ahead)(const struct clbi_transport *t);
     /* The outstanding recv completes soon with CANCELED and the bytes that are in. */
     void (*recv_cancel)(struct clbi_transport *t);
 
@@ -171,7 +173,7 @@ struct clbi_transport_ops {
     void (*accept_close)(struct clbi_acceptor *a);
 };
 
-#define CLBI_RECV_AHEAD 84
+#define CLBI_RECV_AHEAD_MAX 512
 
 extern const struct clbi_transport_ops clbi_tcp_ops;
 extern const struct clbi_transport_ops clbi_usb_ops;

@@ -25,7 +25,7 @@ static void check_size(const struct msghdr *msg)
     CHECK_LE(msg->msg_iovlen, 1024);
     for (size_t i = 0; i < msg->msg_iovlen; i++)
         sum += msg->msg_iov[i].iov_len;
-    CHECK_LE(sum, (4 << 20) + CLBI_RECV_AHEAD);
+    CHECK_LE(sum, (4 << 20) + CLBI_RECV_AHEAD_MAX);
 }
 
 static bool interrupted(void)
