@@ -292,8 +292,9 @@ static void hostile_name(struct peer *p, struct scene *sc)
     const struct clbi_wire_header *h = create_raw(p, HOSTILE, sizeof HOSTILE - 1, 5);
     CHECK_EQ(h->flags, CLBI_FLAG_ACK);
     CHECK(memcmp(h->name, HOSTILE, sizeof HOSTILE) == 0); /* bytes, whatever they mean elsewhere */
-    step(sc);
-    peer_send_header(p, CLBI_WRITE_REQ, 70, NULL, h->stream_id, 65, CLBI_FLAG_ACK);
+    const uint32_t id = h->stream_id;
+    scene_await(sc, 1);
+    peer_send_header(p, CLBI_WRITE_REQ, 70, NULL, id, 65, CLBI_FLAG_ACK);
     stay(sc);
 }
 
@@ -319,6 +320,7 @@ void name_hostile(const void *where)
     CHECK_EQ(scene_open(&sc), CLB_OK);
     CHECK_EQ(clb_link_next_stream(sc.link, &info, sizeof info, 10 * SEC), CLB_OK);
     CHECK(strcmp(info.name, HOSTILE) == 0);
+    step(&sc);
     scene_lost(&sc, CLB_ERR_PROTO, 10000);
     clb_link_get_state(sc.link, &why);
     plain_text(&lines, CLB_LOG_INFO, why.text);

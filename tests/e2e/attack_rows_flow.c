@@ -33,6 +33,7 @@ static void floods(struct peer *p, struct scene *sc)
     pthread_t t;
     announced(p, 4096);
     CHECK_EQ(pthread_create(&t, NULL, send_flood, p), 0);
+    check_sleep_ms(sc->arg);
     for (int k = 0; k < FLOOD;) {
         CHECK(peer_recv(p, &h, NULL, 10000));
         if (h.type >= CLBI_WRITE_RESP) {
@@ -47,6 +48,12 @@ static void floods(struct peer *p, struct scene *sc)
 void flood_is_answered(const void *where)
 {
     row(where, floods, 0, NO_WRITES, CLB_OK);
+}
+
+/* The sockets are full both ways before the first answer is taken: reading has to wait. */
+void flood_is_answered_late(const void *where)
+{
+    row(where, floods, 150, NO_WRITES, CLB_OK);
 }
 
 /* ---- ends -------------------------------------------------------------------------------------- */

@@ -126,7 +126,7 @@ static void stalls_and_takes(struct peer *p, struct scene *sc)
 {
     static uint8_t sink[400000];
     int i = announced(p, 1 << 20);
-    int small = 4096;
+    int small = 4096, taken = 0;
     setsockopt(p->fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
     peer_send_header(p, CLBI_WRITE_REQ, 50, NULL, p->stream[i].id, sizeof zeros, CLBI_FLAG_ACK);
     peer_send_raw(p, zeros, 1000);
@@ -142,7 +142,11 @@ static void stalls_and_takes(struct peer *p, struct scene *sc)
             }
             check_sleep_ms(1);
         }
-        check_sleep_ms(30);
+        if (++taken == 2) {
+            peer_send_raw(p, zeros, 1000); /* its last move */
+            moved(sc);
+        }
+        check_sleep_ms(60);
     }
 }
 
@@ -155,7 +159,7 @@ static int write_400k(struct call *c)
 
 void stall_behind_writes(const void *arg)
 {
-    enum { WRITERS = 15, LIMIT = 1200 };
+    enum { WRITERS = 15, LIMIT = 2000 };
     struct scene sc = {.where = *(const int *)arg, .fn = stalls_and_takes};
     struct call c[WRITERS];
     sc.params.progress_timeout_ns = LIMIT * MS;

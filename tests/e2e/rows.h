@@ -43,6 +43,7 @@ void answers_carry_no_old_bytes(const void *where);
 void close_with_unreleased(const void *where);
 void descriptors_sent_along(const void *where);
 void flood_is_answered(const void *where);
+void flood_is_answered_late(const void *where);
 void reset_at_any_time(const void *where);
 void second_client(const void *where);
 

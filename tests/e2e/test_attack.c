@@ -73,6 +73,7 @@ int main(int argc, char **argv)
         HONEST(release_beyond_fill),
         HONEST(release_of_nothing),
         BOTH(flood_is_answered),
+        BOTH_LOCAL(flood_is_answered_late),
         HONEST(flood_unread),
         HONEST(peer_never_reads),
         HONEST(idle_is_no_stall),
