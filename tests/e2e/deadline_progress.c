@@ -121,45 +121,47 @@ void slow_but_moving(const void *arg)
     scene_end(&sc);
 }
 
+#define PACE (2u << 20) /* what the peer takes at a time: more than the sockets hold of it */
+
 /* A payload that stands still while our writes go out one after the other. */
 static void stalls_and_takes(struct peer *p, struct scene *sc)
 {
-    static uint8_t sink[400000];
-    int i = announced(p, 1 << 20);
-    int small = 4096, taken = 0;
-    setsockopt(p->fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
+    static uint8_t sink[65536];
+    int i = announced(p, 1 << 20), room = 128 << 10;
+    setsockopt(p->fd, SOL_SOCKET, SO_RCVBUF, &room, sizeof room);
     peer_send_header(p, CLBI_WRITE_REQ, 50, NULL, p->stream[i].id, sizeof zeros, CLBI_FLAG_ACK);
     peer_send_raw(p, zeros, 1000);
     step(sc);
-    while (!atomic_load(&sc->over)) {
-        size_t left = sizeof sink;
-        for (int k = 0; k < 200 && left > 0 && !atomic_load(&sc->over); k++) {
-            ssize_t n = recv(p->fd, sink, left, MSG_DONTWAIT);
-            left -= n > 0 ? (size_t)n : 0;
+    for (int taken = 0; !atomic_load(&sc->over); taken++) {
+        if (taken == 1) {
+            peer_send_raw(p, zeros, 1000); /* its last move */
+            moved(sc);
+        }
+        for (size_t left = PACE; left > 0 && !atomic_load(&sc->over);) {
+            ssize_t n = recv(p->fd, sink, left < sizeof sink ? left : sizeof sink, MSG_DONTWAIT);
             if (n == 0) {
                 stay(sc);
                 return;
             }
-            check_sleep_ms(1);
-        }
-        if (++taken == 2) {
-            peer_send_raw(p, zeros, 1000); /* its last move */
-            moved(sc);
+            if (n < 0) {
+                check_sleep_ms(1);
+            }
+            left -= n > 0 ? (size_t)n : 0;
         }
         check_sleep_ms(60);
     }
 }
 
-static int write_400k(struct call *c)
+static int write_pace(struct call *c)
 {
-    static const uint8_t data[400000];
+    static const uint8_t data[PACE];
     struct clb_iovec iov = {data, sizeof data};
     return clb_stream_write(c->s, &iov, 1, -1);
 }
 
 void stall_behind_writes(const void *arg)
 {
-    enum { WRITERS = 15, LIMIT = 2000 };
+    enum { WRITERS = 15, LIMIT = 3600 };
     struct scene sc = {.where = *(const int *)arg, .fn = stalls_and_takes};
     struct call c[WRITERS];
     sc.params.progress_timeout_ns = LIMIT * MS;
@@ -167,7 +169,7 @@ void stall_behind_writes(const void *arg)
     CHECK_EQ(scene_stream(&sc, 64u << 20, 0), CLB_OK);
     scene_await(&sc, 1);
     for (int i = 0; i < WRITERS; i++) {
-        call_begin(&c[i], &sc, write_400k); /* all at once: later on no call disturbs the loop */
+        call_begin(&c[i], &sc, write_pace); /* all at once: later on no call disturbs the loop */
     }
     scene_lost(&sc, CLB_ERR_LOST, LIMIT);
     for (int i = 0; i < WRITERS; i++) {
