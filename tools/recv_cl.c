@@ -132,7 +132,10 @@ static void cl_get_counters(struct recv_backend *b, struct recv_counters *out);
 
 static void drop_pool(struct recv_backend *b)
 {
-    cl_get_counters(b, &b->past);
+    struct recv_counters sum;
+
+    cl_get_counters(b, &sum);
+    b->past = sum;
     clb_cl_pool_destroy(&b->pool);
     for (uint32_t i = 0; i < MAX_PENDING; i++)
         if (b->slot[i].tensor) {

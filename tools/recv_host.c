@@ -63,7 +63,10 @@ static int host_make_pool(struct recv_backend *b, size_t slot_bytes, uint32_t sl
 
     (void)keep;
     if (b->pool) {
-        host_get_counters(b, &b->past);
+        struct recv_counters sum;
+
+        host_get_counters(b, &sum);
+        b->past = sum;
         clb_host_pool_destroy(&b->pool);
     }
     rc = clb_host_pool_create(&b->pool,

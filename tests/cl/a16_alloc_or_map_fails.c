@@ -23,6 +23,7 @@ static int do_alloc(void *opaque, const struct clb_alloc_req *req, struct clb_bu
 
     if (call != 3 && call != 7)
         return f->inner.alloc(f->inner.opaque, req, out);
+    out->size = req->capacity; /* a promise, with no memory behind it */
     return f->null ? CLB_OK : CLB_ERR_NOMEM;
 }
 

@@ -7,6 +7,7 @@ usage: command_reconnect.py host | device [CASE...]
 import os
 import signal
 import socket
+import struct
 import sys
 import tempfile
 import time
@@ -127,26 +128,89 @@ def test_not_there_at_first(memory):
 def test_orderly_ends(memory):
     """Files and numbers go on, and the pool grows when the next peer has larger frames."""
     uri = place()
-    large = ("--size", "320x240", "--format", "nv12", "--window", str(320 * 240 * 6))
-    sizes = [SMALL_BYTES] * 6 + [115200] * 3
+    steps = (SMALL, SMALL, ("--size", "320x240"), ("--size", "640x480"))
+    bytes_of = (SMALL_BYTES, SMALL_BYTES, 115200, 460800)
+    sizes = [size for size in bytes_of for _ in range(3)]
     with tempfile.TemporaryDirectory() as folder:
-        r = receiver(uri, "--memory", memory, "--count", "9", "--save", "raw", "--out", folder)
-        for size in (SMALL, SMALL, large):
-            Run("send", "--listen", uri, "--json", "--count", "3", "--fps", "100", *COUNTER, *size).wait(0)
+        r = receiver(uri, "--memory", memory, "--count", "12", "--save", "raw", "--out", folder)
+        for step, size in zip(steps, bytes_of):
+            Run("send", "--listen", uri, "--json", "--pattern", "counter", "--count", "3", "--fps", "100",
+                "--format", "nv12", *step, "--window", str(4 * size)).wait(0)
         r.wait(0)
         for n, size in enumerate(sizes):
             with open(os.path.join(folder, "frame-%06u.raw" % n), "rb") as file:
                 check(file.read() == counter(size, n % 3), "content of file %d" % n)
     recv = r.checked(RECV)
     check_order(recv)
-    summary = check_frames(recv, 9)
-    equal((summary["reconnects"], summary["bytes"]), (2, sum(sizes)), "reconnects and bytes")
+    summary = check_frames(recv, 12)
+    equal((summary["reconnects"], summary["bytes"]), (3, sum(sizes)), "reconnects and bytes")
     ends = [e for e in all_of(recv, "reconnect") if e["code"] == "CLOSED"]
-    equal([e["attempt"] for e in ends], [1, 1], "attempts after an orderly end")
-    slots = [e["slots"] for e in all_of(recv, "memory")]
-    check(all_of(recv, "memory")[2]["slot_bytes"] >= 115200, "slot_bytes")
+    equal([e["attempt"] for e in ends], [1, 1, 1], "attempts after an orderly end")
+    pools = all_of(recv, "memory")
+    equal([p["slot_bytes"] for p in pools], [4 * size for size in bytes_of], "slot_bytes")
     if memory != "host":
-        equal(summary["cl_buffers_created"], slots[0] + slots[2], "cl_buffers_created")
+        # The second link found a pool that was good enough.
+        equal(summary["cl_buffers_created"], sum(p["slots"] for p in (pools[0], *pools[2:])),
+              "cl_buffers_created")
+
+
+class Camera:
+    """A peer in the device role that ends without a word after some frames, and goes on counting."""
+
+    def __init__(self):
+        self.listener = socket.socket()
+        self.listener.settimeout(LIMIT)
+        self.listener.bind(("127.0.0.1", 0))
+        self.listener.listen()
+        self.uri = "tcp://127.0.0.1:%d" % self.listener.getsockname()[1]
+
+    def header(self, kind, number, size=0, stream=0, name=b""):
+        return struct.pack("<iI52sIIIIII", number, kind, name, 0, 0, 0, stream, size, 1)
+
+    def serve(self, numbers):
+        link = self.listener.accept()[0]
+        link.settimeout(LIMIT)
+        stream, created, released = None, False, 0
+        while released < len(numbers):
+            got = b""
+            while len(got) < 84:
+                part = link.recv(84 - len(got))
+                check(part, "recv closed the connection")
+                got += part
+            number, kind, name, _, _, _, stream_id, size, _ = struct.unpack("<iI52sIIIIII", got)
+            if kind == 5:  # PING
+                link.sendall(self.header(13, number))
+                if stream is None:
+                    link.sendall(self.header(3, 100, SMALL_BYTES, 0xDEADDEAD, b"a"))
+                    stream = -1
+            elif kind == 11:  # our stream has a number
+                stream = stream_id
+            elif kind == 3:
+                link.sendall(self.header(11, number, size, stream_id, name))
+                created = True
+            elif kind == 2:
+                link.sendall(self.header(10, number, size, stream_id))
+                released += 1
+            if created and stream is not None and stream >= 0 and kind in (2, 3, 11) and \
+                    released < len(numbers):
+                link.sendall(self.header(0, 200 + released, SMALL_BYTES, stream) +
+                             counter(SMALL_BYTES, numbers[released]))
+        link.close()
+
+
+def test_frames_that_count_on(memory):
+    """Frames are numbered by a peer that has its own idea of numbers, and those begin anew on each link."""
+    camera = Camera()
+    r = receiver(camera.uri, "--memory", memory, "--count", "7")
+    camera.serve((0, 1, 2))
+    camera.serve((40, 41))
+    camera.serve((1000, 1001))
+    r.wait(0)
+    camera.listener.close()
+    recv = r.checked(RECV)
+    check_order(recv)
+    check_frames(recv, 7)
+    equal(last(recv, "summary")["reconnects"], 2, "reconnects")
 
 
 def test_gives_up(memory):
@@ -263,7 +327,7 @@ def test_stop_between_links():
 
 
 BOTH = (test_killed_and_restarted, test_peer_that_hangs, test_not_there_at_first, test_orderly_ends,
-        test_gives_up, test_what_no_link_mends, test_listen)
+        test_frames_that_count_on, test_gives_up, test_what_no_link_mends, test_listen)
 HOST = (test_stop_between_links,)
 
 
