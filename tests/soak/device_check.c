@@ -93,7 +93,6 @@ void checker_end(struct checker *c)
     }
 }
 
-/* Whose word is it? Looked for among the frames nearby, for the report. */
 static void tell_bad(const struct episode *ep, const char *how, uint32_t frame, size_t size,
                      size_t at, uint32_t base, uint32_t count)
 {

@@ -296,9 +296,9 @@ void episode_run(struct lane *lane)
             clb_packet_get_info(p, &info, sizeof info);
             size_t n = clb_packet_size(p);
             EXPECT(ep,
-                   pattern_differs(
-                       clb_packet_data(p), n,
-                       pattern_base(lane->index, run->index, ep->number, (uint32_t)info.seq)) == n,
+                   pattern_differs(clb_packet_data(p), n,
+                                   pattern_base(lane->index, run->index, ep->number,
+                                                (uint32_t)info.seq, n)) == n,
                    "a packet that outlived its link has changed");
             clb_packet_free(&p);
         }

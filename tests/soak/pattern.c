@@ -38,10 +38,10 @@ bool rng_percent(struct rng *r, uint32_t percent)
     return rng_below(r, 100) < percent;
 }
 
-uint32_t pattern_base(uint32_t lane, uint32_t stream, uint32_t epoch, uint32_t frame)
+uint32_t pattern_base(uint32_t lane, uint32_t stream, uint32_t epoch, uint32_t frame, size_t size)
 {
-    return (uint32_t)mix(((uint64_t)(lane * STREAMS + stream) << 56) ^ ((uint64_t)epoch << 28) ^
-                         frame);
+    return (uint32_t)mix(mix(((uint64_t)(lane * STREAMS + stream) << 32) ^ frame) ^
+                         ((uint64_t)epoch << 32) ^ size);
 }
 
 void pattern_fill(void *data, size_t n, uint32_t base)

@@ -39,11 +39,10 @@ static int write_frame(struct run *run, uint8_t *data, uint32_t size, int64_t ti
     const uint32_t number = (uint32_t)run->write_ok;
     struct clb_iovec iov[3];
     uint32_t a = rng_range(r, 0, size), b = rng_range(r, a, size);
-    pattern_fill(data, size, pattern_base(ep->lane->index, run->index, ep->number, number));
+    pattern_fill(data, size, pattern_base(ep->lane->index, run->index, ep->number, number, size));
     iov[0] = (struct clb_iovec){data, a};
     iov[1] = (struct clb_iovec){data + a, b - a};
     iov[2] = (struct clb_iovec){data + b, size - b};
-    atomic_store(&run->size_of[number % SIZE_RING], size);
     const uint64_t before = written(run->tx);
     int err = clb_stream_write(run->tx, iov, 3, timeout_ns);
     if (err == CLB_ERR_AGAIN || err == CLB_ERR_TIMEOUT) {

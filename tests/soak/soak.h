@@ -48,10 +48,10 @@ uint32_t rng_below(struct rng *r, uint32_t n);
 uint32_t rng_range(struct rng *r, uint32_t lo, uint32_t hi);
 bool rng_percent(struct rng *r, uint32_t percent);
 
-/* A frame of n bytes is the little-endian words base + i * PATTERN_STEP: no two frames share a word
- * at the same place, so any byte of another frame shows. */
+/* A frame is the little-endian words base + i * PATTERN_STEP, and its base comes from all that names
+ * it and from its size: bytes of another frame, or too many or few of its own, show. */
 #define PATTERN_STEP UINT32_C(0x9E3779B1)
-uint32_t pattern_base(uint32_t lane, uint32_t stream, uint32_t epoch, uint32_t frame);
+uint32_t pattern_base(uint32_t lane, uint32_t stream, uint32_t epoch, uint32_t frame, size_t size);
 void pattern_fill(void *data, size_t n, uint32_t base);
 /* The first byte that differs; n = none does. */
 size_t pattern_differs(const void *data, size_t n, uint32_t base);
@@ -143,8 +143,6 @@ struct channel {
     uint32_t slots;
 };
 
-#define SIZE_RING 1024
-
 /* One stream during one episode. */
 struct run {
     struct episode *ep;
@@ -155,8 +153,6 @@ struct run {
     bool write_async;
     pthread_t writer, reader;
     clb_stream *tx, *rx;
-    /* Sizes of the latest frames, by number: what the reader must find. */
-    _Atomic uint32_t size_of[SIZE_RING];
     /* The window is tried out while nobody reads: asked by the writer, parked by the reader. */
     atomic_int probe;
     /* writer */
