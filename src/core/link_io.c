@@ -498,6 +498,7 @@ static void begin_shutdown(clb_link *link, int64_t deadline)
     pthread_mutex_unlock(&link->lock);
     link->close_deadline = deadline;
     clbi_link_set_state(link, CLB_LINK_CLOSING);
+    clbi_tx_run(link); /* before the deadline is looked at, which may have passed already */
 }
 
 void clbi_link_service(void *priv, int64_t now)
