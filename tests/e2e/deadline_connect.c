@@ -313,7 +313,7 @@ void adopt_gives_back(const void *arg)
                                .nonblock = nonblock,
                                .no_handshake = true};
             char got[4];
-            sc.params.connect_timeout_ns = 150 * MS;
+            sc.params.connect_timeout_ns = how ? 20 * SEC : 150 * MS;
             CHECK(scene_open(&sc) < 0);
             const int flags = fcntl(sc.fd, F_GETFL);
             CHECK_EQ((flags & O_NONBLOCK) != 0, nonblock);

@@ -11,7 +11,7 @@
  * CLOSE and RESET. */
 #define SESSION (10 * CLBI_WIRE_HEADER + IN_PACKET)
 #define ENDLESS SIZE_MAX
-#define WORKERS 32
+#define WORKERS 16
 
 /* One address, and one session after the other on it. */
 struct place {

@@ -200,6 +200,7 @@ static void watches_its_credit(struct peer *p, struct scene *sc)
     int i = announced(p, 4096);
     CHECK(peer_write_fill(p, i, 1, 100, 5000));
     CHECK(peer_write_fill(p, i, 2, 200, 5000));
+    CHECK(peer_wait_acked(p, 10000));
     step(sc); /* read, and held */
     const int64_t until = check_ms() + 100;
     while (check_ms() < until) {

@@ -149,7 +149,11 @@ void r08_end_wakes_everyone(const void *where)
         scene_await(&sc, 1);
         for (int i = 0; i < N; i++) {
             call_begin(&c[i], &sc, fns[i]);
-            check_sleep_ms(10);
+            clb_stream_stats st = {0};
+            while (fns[i] == write_until_it_fails && st.written == 0) {
+                check_sleep_ms(1);
+                clb_stream_get_stats(sc.s, &st, sizeof st);
+            }
         }
         step(&sc);
         for (int i = 0; i < N; i++) {

@@ -7,6 +7,7 @@
 #define TESTS_CASES_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 /* What a limit may be exceeded by, milliseconds. */
 #ifndef __has_feature
@@ -18,6 +19,10 @@
 #else
 #define CASES_SLACK_MS 500
 #endif
+
+/* What a busy machine has kept us waiting for since then (check_ms()), as a process of its own that
+ * sleeps and works a little in turn has met it. */
+int cases_kept_waiting_ms(int64_t since);
 
 struct test_case {
     const char *name;
