@@ -5,8 +5,10 @@
 
 #include "soak.h"
 
-/* Large enough that a busy machine is not taken for a dead cable. */
-#define IDLE_MS 4000
+/* Large enough that a busy machine is not taken for a dead cable; and for episodes whose cable falls
+ * silent, which wait for it. */
+#define IDLE_MS 15000
+#define IDLE_SHORT_MS 3000
 
 static const char *const how_names[] = {"", "close", "reset", "silence", "half close"};
 static const char *const where_names[] = {"anywhere", "between packets", "in a header",
@@ -35,7 +37,8 @@ static void plan(struct episode *ep, struct rng *r)
     if (ep->ending == END_BY_CUT) {
         struct cut *c = &ep->cable.cut;
         dice = rng_below(r, 100);
-        c->how = dice < 30 ? CUT_CLOSE : dice < 60 ? CUT_RESET : dice < 80 ? CUT_HALF : CUT_SILENT;
+        c->how = dice < 33 ? CUT_CLOSE : dice < 66 ? CUT_RESET : dice < 90 ? CUT_HALF : CUT_SILENT;
+        ep->hasty = c->how == CUT_SILENT;
         c->where = (enum cut_where)rng_below(r, 4);
         c->back = c->where != CUT_IN_PAYLOAD && rng_percent(r, 25);
         c->after_ms = ep->duration_ms;
@@ -63,9 +66,9 @@ static void count_down(void *priv, clb_link *link, enum clb_link_state state)
     }
 }
 
-static clb_link_params link_config(struct clb_status *status)
+static clb_link_params link_config(struct clb_status *status, bool hasty)
 {
-    const int64_t idle = IDLE_MS * (soak.slack > 1 ? 2 : 1) * MS;
+    const int64_t idle = (hasty ? IDLE_SHORT_MS : IDLE_MS) * MS;
     return (clb_link_params){
         .struct_size = sizeof(clb_link_params),
         .connect_timeout_ns = 20 * soak.slack * SEC,
@@ -91,7 +94,7 @@ static void open_host(struct episode *ep)
     struct clb_status st = {0};
     char uri[64];
     snprintf(uri, sizeof uri, "tcp://127.0.0.1:%u", ep->cable.port);
-    clb_link_params p = link_config(&st);
+    clb_link_params p = link_config(&st, ep->hasty);
     p.uri = uri;
     p.loop = ep->lane->host_loop;
     p.priv = &ep->host_downs;
@@ -251,7 +254,7 @@ void episode_run(struct lane *lane)
     plan(ep, &lane->rng);
     ep->cable.seed = rng_next(&lane->rng);
     unsigned port = 0;
-    CHECK_EQ(sscanf(clb_listener_uri(lane->listener), "tcp://127.0.0.1:%u", &port), 1);
+    CHECK_EQ(sscanf(clb_listener_uri(lane->listener[ep->hasty]), "tcp://127.0.0.1:%u", &port), 1);
     ep->cable.device_port = (uint16_t)port;
     cable_start(&ep->cable);
     CHECK_EQ(pthread_create(&ep->device_thread, NULL, sender_main, ep), 0);
@@ -399,16 +402,20 @@ void lane_start(struct lane *lane, uint32_t index)
     /* Links with a thread of their own, and links that share one, with the other role too. */
     lane->host_loop = index >= 2 ? soak.shared_loop : NULL;
     lane->device_loop = index == 3 ? soak.shared_loop : NULL;
-    clb_listener_params p = {.struct_size = sizeof p, .uri = "tcp://127.0.0.1:0", .max_links = 2};
-    p.link = link_config(NULL);
-    p.link.state_cb = NULL;
-    p.link.loop = lane->device_loop;
-    CHECK_EQ(clb_listener_open(&lane->listener, &p), CLB_OK);
+    for (int hasty = 0; hasty < 2; hasty++) {
+        clb_listener_params p = {
+            .struct_size = sizeof p, .uri = "tcp://127.0.0.1:0", .max_links = 2};
+        p.link = link_config(NULL, hasty);
+        p.link.state_cb = NULL;
+        p.link.loop = lane->device_loop;
+        CHECK_EQ(clb_listener_open(&lane->listener[hasty], &p), CLB_OK);
+    }
 }
 
 void lane_end(struct lane *lane)
 {
-    clb_listener_close(&lane->listener);
+    clb_listener_close(&lane->listener[0]);
+    clb_listener_close(&lane->listener[1]);
     for (uint32_t i = 0; i < STREAMS; i++) {
         channel_end(&lane->channel[i]);
     }

@@ -174,6 +174,7 @@ struct episode {
     uint32_t number; /* the epoch of its frames */
     enum ending ending;
     uint32_t duration_ms;
+    bool hasty; /* links with a short idle limit: the cable will fall silent */
     struct cable cable;
     atomic_bool stop_writing; /* orderly: finish, have everything released */
     clb_link *host, *device;
@@ -186,7 +187,7 @@ struct episode {
 struct lane {
     uint32_t index;
     struct channel channel[STREAMS];
-    clb_listener *listener;
+    clb_listener *listener[2];         /* [1]: of links with a short idle limit */
     clb_loop *host_loop, *device_loop; /* NULL = each link its own */
     pthread_t thread;
     struct rng rng;
@@ -214,7 +215,7 @@ struct soak {
     clb_loop *shared_loop;
     atomic_bool stop, rest; /* the end; a pause of all lanes between episodes */
     atomic_uint_fast64_t sent, delivered, dropped, spilled, bytes, looked_at, device_looks, probes,
-        interrupts, stalls, alloc_failed, commands, slowest_open;
+        interrupts, stalls, alloc_failed, commands, slowest_open, longest_pause; /* ms */
     atomic_uint_fast64_t ended[3], cut[5];
 };
 extern struct soak soak;

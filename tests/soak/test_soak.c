@@ -49,6 +49,8 @@ void soak_fail(const struct episode *ep, const char *file, int line, const char 
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
+    fprintf(stderr, "the longest pause that the system has made so far: %llu ms\n",
+            (unsigned long long)atomic_load(&soak.longest_pause));
     fprintf(stderr, "%s:%d: seed %llu, lane %u, episode %u, %lld ms in, %s, policies %d %d: %s\n",
             file, line, (unsigned long long)soak.seed, ep->lane->index, ep->number,
             (long long)(check_ms() - ep->began_ms), ending_name(ep), (int)ep->run[0].on_full,
@@ -100,6 +102,23 @@ static pthread_mutex_t rest_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t rest_cond = PTHREAD_COND_INITIALIZER;
 static int resting;
 static unsigned rests; /* so far: one may begin before all have woken from the one before */
+
+/* How long a thread that wants to run has to wait: limits that expire on a machine that stands still
+ * say nothing about links. */
+static void *watch_pauses(void *arg)
+{
+    const atomic_bool *stop = arg;
+    int64_t last = check_ms();
+    while (!atomic_load(stop)) {
+        check_sleep_ms(20);
+        const int64_t now = check_ms();
+        if ((uint64_t)(now - last) > atomic_load(&soak.longest_pause)) {
+            atomic_store(&soak.longest_pause, (uint64_t)(now - last));
+        }
+        last = now;
+    }
+    return NULL;
+}
 
 static void *lane_main(void *arg)
 {
@@ -178,7 +197,8 @@ static void summary(int64_t ms, const struct at_rest *at, long early, long late)
            "cut: %llu closed, %llu reset, %llu silent, %llu half closed), frames %llu sent, %llu "
            "delivered, %llu dropped, %llu refused, %llu spilled, %llu MB, looked at %llu by the "
            "host, %llu by the device, %llu windows tried, %llu commands, %llu stalls, %llu "
-           "interrupts, slowest open %llu ms, rss %ld kB then %ld kB (at rest %ld, %ld), %d fds, "
+           "interrupts, slowest open %llu ms, longest pause %llu ms, rss %ld kB then %ld kB (at "
+           "rest %ld, %ld), %d fds, "
            "%d threads: ok\n",
            (long long)(ms / 1000), (unsigned long long)soak.seed,
            interrupted ? " (interrupted)" : "", episodes(), now_at(&soak.ended[END_BY_DEVICE]),
@@ -188,8 +208,8 @@ static void summary(int64_t ms, const struct at_rest *at, long early, long late)
            now_at(&soak.alloc_failed), now_at(&soak.spilled), now_at(&soak.bytes) / 1000000,
            now_at(&soak.looked_at), now_at(&soak.device_looks), now_at(&soak.probes),
            now_at(&soak.commands), now_at(&soak.stalls), now_at(&soak.interrupts),
-           now_at(&soak.slowest_open), early, late, at->rss_kb, at->last_rss_kb, at->fds,
-           at->threads);
+           now_at(&soak.slowest_open), now_at(&soak.longest_pause), early, late, at->rss_kb,
+           at->last_rss_kb, at->fds, at->threads);
 }
 
 static bool sanitized(void)
@@ -242,6 +262,10 @@ int main(int argc, char **argv)
         CHECK_EQ(pthread_create(&lanes[i].thread, NULL, lane_main, &lanes[i]), 0);
     }
 
+    static atomic_bool enough;
+    pthread_t pauses;
+    CHECK_EQ(pthread_create(&pauses, NULL, watch_pauses, &enough), 0);
+
     static long samples[MOST_SAMPLES];
     int n = 0, first = -1; /* the first sample after the first rest */
     struct at_rest at = {0};
@@ -268,6 +292,8 @@ int main(int argc, char **argv)
         CHECK_EQ(pthread_join(lanes[i].thread, NULL), 0);
         lane_check_pools(&lanes[i], false);
     }
+    atomic_store(&enough, true);
+    CHECK_EQ(pthread_join(pauses, NULL), 0);
     const int64_t took = check_ms() - begin;
     long early = 0, late = 0;
     if (first >= 0 && n - first >= 4) {
