@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 #include <unistd.h>
 
+#include "cases.h"
 #include "check.h"
 #include "peer.h"
 #include "talloc.h"
@@ -16,13 +17,6 @@
 #define SEC INT64_C(1000000000)
 #define FRAME (1u << 20)
 #define LIMIT_S 2
-#define MARGIN_MS 500
-
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-#define SLACK 4
-#else
-#define SLACK 1
-#endif
 
 enum how { BY_CLOSE, BY_IDLE, BY_HALF_A_PAYLOAD, HOWS };
 
@@ -35,7 +29,7 @@ struct story {
 
 static void in_time(int64_t begin_ms, int64_t limit_ms)
 {
-    CHECK_LE(check_ms() - begin_ms, limit_ms + MARGIN_MS * SLACK);
+    CHECK_LE(check_ms() - begin_ms, limit_ms + CASES_SLACK_MS + cases_kept_waiting_ms(begin_ms));
 }
 
 static bool opened(struct peer *p, void *arg)
@@ -178,9 +172,9 @@ static void the_end(struct story *st)
     }
 }
 
-static void *run(void *arg)
+static void run(const void *arg)
 {
-    struct story *st = arg;
+    struct story here = {.how = *(const enum how *)arg}, *const st = &here;
     struct peer peer, next;
     struct talloc t;
     clb_packet *p[3];
@@ -225,22 +219,12 @@ static void *run(void *arg)
     atomic_store(&st->over, true);
     peer_join(&peer);
     close(l);
-    return NULL;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
-    static struct story story[HOWS];
-    pthread_t t[HOWS];
-    check_watchdog(55);
-    const int fds = check_fds(), threads = check_threads();
-    for (int i = 0; i < HOWS; i++) {
-        story[i].how = (enum how)i;
-        CHECK_EQ(pthread_create(&t[i], NULL, run, &story[i]), 0);
-    }
-    for (int i = 0; i < HOWS; i++) {
-        pthread_join(t[i], NULL);
-    }
-    check_back_to(fds, threads);
-    return 0;
+    static const enum how hows[] = {BY_CLOSE, BY_IDLE, BY_HALF_A_PAYLOAD};
+    static const struct test_case cases[] = {
+        {"closed", run, &hows[0]}, {"idle", run, &hows[1]}, {"half_a_payload", run, &hows[2]}};
+    return cases_run(argc, argv, cases, HOWS, HOWS, 55);
 }
