@@ -4,43 +4,34 @@
  * takes 20 ms, and it counts a release of a buffer that is mapped or being unmapped as a violation,
  * whatever references a runtime might keep. Fifty frames, and everything is closed right after the last.
  */
+#include <cases.h>
+
 #include "pool_link.h"
 
 #define SIZE 4096
 #define FRAMES 50
 #define DELAY (20 * MS)
 
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-#define SLACK 4
-#else
-#define SLACK 1
-#endif
-
-static unsigned mem_live(void)
+static unsigned left_over(void)
 {
-    return dbl_mem_live();
-}
-
-static unsigned events_live(void)
-{
-    return (unsigned)dbl_events_live();
+    return dbl_mem_live() + (unsigned)dbl_events_live();
 }
 
 enum last { LAST_UNREF, LAST_HELD, LAST_UNREAD };
 
 /* How the last frame leaves: its unmap has just begun, or it is held beyond all handles, or it is a packet
  * that was never released. */
-static void fifty_frames(enum last last)
+static void fifty_frames(const void *arg)
 {
+    const enum last last = *(const enum last *)arg;
     struct pool_link l = {.size = SIZE, .window = 4, .packets = FRAMES};
     clb_cl_frame *held = NULL;
     clb_packet *packet = NULL;
     struct kit k;
-    int64_t begin;
-    int i, fds = check_fds(), threads;
+    int64_t begin, end;
+    int i;
 
     dbl_start(true);
-    threads = check_threads();
     dbl_set_delay(DELAY);
     kit_open(&k, false, 12, SIZE, CLB_CL_FENCE_ALL);
     pool_link_open(&l, k.a, CLB_FULL_BLOCK);
@@ -58,22 +49,26 @@ static void fifty_frames(enum last last)
     clb_link_close(&l.link);
     kit_close(&k);
     /* The link's limit is 2 s; a pool has none: it goes when the device lets it. */
-    CHECK_LE(check_ms() - begin, 2000 + 500 * SLACK);
+    CHECK_LE(check_ms() - begin, 2000 + CASES_SLACK_MS + cases_kept_waiting_ms(begin));
     clb_cl_frame_unref(&held);
     clb_packet_free(&packet);
     peer_join(&l.peer);
-    kit_wait_gone(mem_live);
-    kit_wait_gone(events_live);
-    check_back_to(fds, threads);
+    end = check_ms() + 10000;
+    while (left_over() && check_ms() < end)
+        check_sleep_ms(1);
+    /* An unmap that does not end within 2 s keeps its buffer: it is lost rather than released. */
+    CHECK(!left_over() || cases_kept_waiting_ms(begin) > 1000);
+    dbl_set_quiet(left_over() > 0);
     CHECK_EQ(dbl_violations(), 0);
-    CHECK_EQ(dbl_finish(), 0);
+    CHECK(dbl_finish() == 0 || cases_kept_waiting_ms(begin) > 1000);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
-    check_watchdog(55);
-    fifty_frames(LAST_UNREF);
-    fifty_frames(LAST_HELD);
-    fifty_frames(LAST_UNREAD);
-    return 0;
+    static const enum last lasts[] = {LAST_UNREF, LAST_HELD, LAST_UNREAD};
+    static const struct test_case cases[] = {{"unref", fifty_frames, &lasts[0]},
+                                             {"held", fifty_frames, &lasts[1]},
+                                             {"unread", fifty_frames, &lasts[2]}};
+
+    return cases_run(argc, argv, cases, 3, 3, 55);
 }
