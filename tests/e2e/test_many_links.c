@@ -115,6 +115,7 @@ static void come_and_go(int caller_driven, int ms, uint64_t seed)
 /* ---- many at once ----------------------------------------------------------------------------- */
 
 #define AT_ONCE 256
+#define LONG (60 * SEC)
 
 struct pair {
     clb_link *host, *device;
@@ -152,37 +153,44 @@ static void all_alive(int caller_driven, uint64_t seed)
     struct clb_status st = {0};
     CHECK(pairs != NULL);
     CHECK_EQ(clb_loop_create(&loop, clb_loop_params(.caller_driven = caller_driven)), CLB_OK);
+    /* No limit is tried out here: on a busy machine each would pass. */
+    clb_link_params patient = {.struct_size = sizeof patient,
+                               .loop = loop,
+                               .connect_timeout_ns = LONG,
+                               .idle_timeout_ns = -1,
+                               .progress_timeout_ns = -1,
+                               .close_timeout_ns = LONG,
+                               .status = &st};
     clb_listener_params lp = {
         .struct_size = sizeof lp, .uri = "tcp://127.0.0.1:0", .max_links = AT_ONCE};
-    lp.link.loop = loop;
-    lp.link.connect_timeout_ns = 30 * SEC;
+    lp.link = patient;
     CHECK_EQ(clb_listener_open(&l, &lp), CLB_OK);
     for (int i = 0; i < AT_ONCE; i++) {
-        int err = clb_link_open(&pairs[i].host,
-                                clb_link_params(.uri = clb_listener_uri(l), .loop = loop,
-                                                .connect_timeout_ns = 30 * SEC, .status = &st));
+        patient.uri = clb_listener_uri(l);
+        int err = clb_link_open(&pairs[i].host, &patient);
         if (err < 0) {
             fprintf(stderr, "link %d: %s\n", i, st.text);
         }
         CHECK_EQ(err, CLB_OK);
-        CHECK_EQ(clb_listener_accept(l, &pairs[i].device, 30 * SEC), CLB_OK);
+        CHECK_EQ(clb_listener_accept(l, &pairs[i].device, LONG), CLB_OK);
         CHECK_EQ(
             clb_stream_open(&pairs[i].out, pairs[i].device,
                             clb_stream_params(.name = "v", .write_window = 4096, .write_async = 1)),
             CLB_OK);
-        CHECK_EQ(clb_stream_open(&pairs[i].in, pairs[i].host, clb_stream_params(.name = "v")),
+        CHECK_EQ(clb_stream_open(&pairs[i].in, pairs[i].host,
+                                 clb_stream_params(.name = "v", .open_timeout_ns = LONG)),
                  CLB_OK);
     }
     for (uint32_t round = 0; round < 3; round++) {
         for (uint32_t i = 0; i < AT_ONCE; i++) {
             const uint32_t words[2] = {i, round};
             const struct clb_iovec iov = {words, sizeof words};
-            CHECK_EQ(clb_stream_write(pairs[i].out, &iov, 1, 30 * SEC), CLB_OK);
+            CHECK_EQ(clb_stream_write(pairs[i].out, &iov, 1, LONG), CLB_OK);
         }
         for (uint32_t i = 0; i < AT_ONCE; i++) {
             clb_packet *p = NULL;
             uint32_t words[2];
-            CHECK_EQ(clb_stream_read(pairs[i].in, &p, 30 * SEC), CLB_OK);
+            CHECK_EQ(clb_stream_read(pairs[i].in, &p, LONG), CLB_OK);
             CHECK_EQ(clb_packet_size(p), sizeof words);
             memcpy(words, clb_packet_data(p), sizeof words);
             CHECK_EQ(words[0], i);
@@ -193,7 +201,7 @@ static void all_alive(int caller_driven, uint64_t seed)
     for (int i = 0; i < AT_ONCE; i++) {
         CHECK_EQ(clb_link_get_state(pairs[i].host, NULL), CLB_LINK_UP);
         CHECK_EQ(clb_link_get_state(pairs[i].device, NULL), CLB_LINK_UP);
-        CHECK_EQ(clb_stream_flush(pairs[i].out, CLB_FLUSH_RELEASED, 30 * SEC), CLB_OK);
+        CHECK_EQ(clb_stream_flush(pairs[i].out, CLB_FLUSH_RELEASED, LONG), CLB_OK);
     }
     /* One more than max_links is turned away, and the others do not notice. */
     clb_link *surplus = NULL;
