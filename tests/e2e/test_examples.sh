@@ -15,6 +15,7 @@ address=tcp://127.$(($$ / 65536 % 64 + 128)).$(($$ / 256 % 256)).$(($$ % 254 + 1
 
 # sender OPTIONS...: starts one at $address and sets $uri
 sender() {
+    : >"$dir/send.out" # nothing of the one before is read
     "$CLB_COMMAND" send --listen "$address" "$@" >"$dir/send.out" 2>"$dir/send.err" &
     pid=$!
     uri=
