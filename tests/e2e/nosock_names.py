@@ -1,5 +1,5 @@
-#!/ usr / bin / env python3
-#SPDX - License - Identifier : Apache - 2.0
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Every function outside the library that it calls either fails in test_nosock or test_nomem (it has
 a --wrap there), or stands here with the reason why it needs none."""
 import argparse
