@@ -12,6 +12,7 @@
 #define SEC INT64_C(1000000000)
 #define FIRST_WAIT_MS 100
 #define MAX_WAIT_MS 5000
+#define WORDS(why, err) ((why).text[0] ? (why).text : clb_error_str(err))
 
 struct receiver {
     const char *uri;
@@ -76,7 +77,6 @@ static void wait_a_while(struct receiver *r)
 {
     long ms = r->wait_ms / 2 + rand() % (r->wait_ms / 2); /* not all receivers at once */
     struct timespec ts = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
-
     nanosleep(&ts, NULL);
     r->wait_ms = r->wait_ms * 2 < MAX_WAIT_MS ? r->wait_ms * 2 : MAX_WAIT_MS;
 }
@@ -100,12 +100,12 @@ int main(int argc, char **argv)
                                  clb_cl_pool_params(.buf_size = strtoul(argv[2], NULL, 10),
                                                     .count = 16, .status = &why));
     while (err == CLB_OK && (err = receive(&r, &why)) < 0 && !hopeless(err)) {
-        fprintf(stderr, "%s: %s; trying again\n", clb_error_name(err), why.text);
+        fprintf(stderr, "%s: %s; trying again\n", clb_error_name(err), WORDS(why, err));
         wait_a_while(&r);
         err = CLB_OK;
     }
     if (err < 0)
-        fprintf(stderr, "%s: %s\n", clb_error_name(err), why.text);
+        fprintf(stderr, "%s: %s\n", clb_error_name(err), WORDS(why, err));
     if (r.last) {
         cl_event ready = clb_cl_frame_ready(r.last);
         clEnqueueReadBuffer(clb_cl_device_queue(r.dev), clb_cl_frame_mem(r.last), CL_TRUE, 0,
