@@ -34,7 +34,10 @@
 #define GAP_NS (25 * CLBI_MS)
 #define GAPS 2
 #define BYTES_PER_CALL ((size_t)4 << 20)
-#define CALL_COST(bytes) (1 + (unsigned)((bytes) / (BYTES_PER_CALL / CLBI_TCP_BUDGET)))
+/* A wake-up ends after so many bytes: the other links of a loop get their turn, and so does the
+ * application, whose buffers come back warm when it keeps up. */
+#define BYTES_PER_WAKE ((size_t)256 << 10)
+#define CALL_COST(bytes) (1 + (unsigned)((bytes) / (BYTES_PER_WAKE / CLBI_TCP_BUDGET)))
 
 int clbi_tcp_want(struct clbi_transport *t, uint32_t events)
 {
