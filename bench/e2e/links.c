@@ -119,23 +119,23 @@ struct sample links_receive_many(int n, uint32_t frame, int warm, int frames)
         poller[i] = (struct pollfd){clb_stream_fd(conns[i].stream), POLLIN, 0};
     }
     const double memory = (double)(resident_kb() - before) * 1024 / n;
-    for (int done = 0; done < warm + frames;) {
+    int done = 0;
+    while (done < warm + frames) {
         if (poll(poller, (nfds_t)n, 10000) <= 0) {
             die("nothing has arrived for 10 s");
         }
         for (int i = 0; i < n; i++) {
             clb_packet *packet = NULL;
-            if (!(poller[i].revents & POLLIN) ||
-                clb_stream_read(conns[i].stream, &packet, 0) != CLB_OK) {
-                continue;
-            }
-            clb_packet_free(&packet);
-            if (++done == warm) {
-                gauge_start(&gauge);
+            while ((poller[i].revents & POLLIN) &&
+                   clb_stream_read(conns[i].stream, &packet, 0) == CLB_OK) {
+                clb_packet_free(&packet);
+                if (++done == warm) {
+                    gauge_start(&gauge);
+                }
             }
         }
     }
-    struct sample s = gauge_stop(&gauge, (double)frames, (double)frames);
+    struct sample s = gauge_stop(&gauge, (double)(done - warm), (double)(done - warm));
     s.extra = memory;
     for (int i = 0; i < n; i++) {
         close_one(&conns[i]);

@@ -213,6 +213,7 @@ struct clb_link {
     struct {
         bool busy;
         bool direct;
+        bool owed;        /* [io] answers wait for the end of this wake-up */
         bool turned_away; /* lock: the loop wanted to send, or to close, meanwhile */
         bool broken;      /* lock: sending has failed */
         uint8_t headers[(CLBI_MAX_ANSWERS + 1) * CLBI_WIRE_HEADER];

@@ -11,6 +11,9 @@
 
 #include "link_priv.h"
 
+/* Receiving this much takes less time than a send is worth. */
+#define SMALL_PAYLOAD ((size_t)128 << 10)
+
 /* ---- delivery --------------------------------------------------------------------------------- */
 
 /* lock held. The policy's side of a packet that has arrived, complete. Readers are not woken here. */
@@ -93,6 +96,7 @@ static void payload_done(clb_link *link)
     link->rx.packet = NULL;
     link->rx.state = CLBI_RX_NEXT;
     p->info.last_byte_ns = note_arrival(link);
+    const bool small = p->wire_size <= SMALL_PAYLOAD;
 
     pthread_mutex_lock(&link->lock);
     clbi_proto_payload_done(&link->proto);
@@ -138,7 +142,13 @@ static void payload_done(clb_link *link)
         pthread_cond_broadcast(&wake->cond);
         clbi_stream_unref(wake);
     }
-    clbi_tx_run(link); /* the answer goes out before anything else happens (wire section 6.5) */
+    /* The answer goes out before anything else happens (wire section 6.5). When the next header has come
+     * along with a small payload, there will be another answer within this wake-up, or its end. */
+    if (small && link->ops->looked_ahead(link->tr) > 0) {
+        link->tx.owed = true;
+    } else {
+        clbi_tx_run(link);
+    }
     clbi_packets_drop(link, &dropped);
     tell_full(full);
     if (ready) {
@@ -399,7 +409,7 @@ void clbi_rx_done(clb_link *link, const struct clb_status *failure)
     }
 }
 
-void clbi_rx_run(clb_link *link)
+static void run(clb_link *link)
 {
     while (link->connected && !link->tr_closing) {
         if (link->rx.state == CLBI_RX_DECIDE) {
@@ -430,5 +440,13 @@ void clbi_rx_run(clb_link *link)
         } else {
             return;
         }
+    }
+}
+
+void clbi_rx_run(clb_link *link)
+{
+    run(link);
+    if (link->tx.owed) {
+        clbi_tx_run(link);
     }
 }

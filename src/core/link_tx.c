@@ -209,6 +209,7 @@ static bool take_rest(clb_link *link, struct iovec **iov, size_t *iov_len)
 
 void clbi_tx_run(clb_link *link)
 {
+    link->tx.owed = false;
     while (link->connected && !link->tr_closing && !link->tx.busy) {
         int64_t now = clbi_now_ns();
         struct clb_status st = {0};

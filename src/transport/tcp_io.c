@@ -26,8 +26,10 @@
 #ifndef IOV_MAX
 #define IOV_MAX 1024
 #endif
-/* Waiting for fewer bytes than this wakes at the first one. */
+/* Waiting for fewer bytes than this wakes at the first one; the mark is worth its system calls where
+ * this much is missing at first. */
 #define WAKE_MIN ((size_t)32 << 10)
+#define WAKE_WORTH ((size_t)256 << 10)
 #define WAKE_MAX ((size_t)512 << 10)
 /* A pause in the middle of a packet that looks like a delayed acknowledgement (40 ms and more on most
  * systems), and how many of these make us believe it. */
@@ -240,7 +242,8 @@ static void rx_wait(struct clbi_transport *t)
     /* A packet has begun, or its payload is due. In a conversation headers look ahead, too. */
     bool begun = rx->done > 0 || (rx->ahead > 0 && rx->ahead < CLBI_RECV_AHEAD_MAX);
     rx->waits_since = begun ? clbi_now_ns() : 0;
-    if (t->domain != AF_UNIX && (t->wake_at > missing || mark / 2 >= t->wake_at)) {
+    if (t->domain != AF_UNIX &&
+        (t->wake_at > missing || (missing >= WAKE_WORTH && mark / 2 >= t->wake_at))) {
         const int value = (int)mark;
         if (setsockopt(t->fd, SOL_SOCKET, SO_RCVLOWAT, &value, sizeof value) == 0)
             t->wake_at = mark;
