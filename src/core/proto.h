@@ -151,6 +151,9 @@ struct clbi_proto {
         bool used;
     } forgotten[CLBI_MAX_FORGOTTEN];
     uint32_t forgotten_pos;
+    uint32_t
+        late_pings; /* forgotten PINGs that may be answered still: more than the table takes, when
+                            nothing is read for a long time */
     uint32_t silent_releases; /* forgotten in a row; at 16 releases stop counting as in flight */
     struct clbi_proto_answer answer[CLBI_MAX_ANSWERS];
     uint32_t ans_head, ans_len;

@@ -349,8 +349,14 @@ static void on_answer(struct clbi_proto *p, const struct clbi_wire_header *h, ui
                  * CREATE that is still wanted was or will be sent again; the peer then names the
                  * half that it has. */
                 p->forgotten[i].used = false;
+                if (type == CLBI_PING_REQ)
+                    p->late_pings--;
                 return;
             }
+        if (type == CLBI_PING_REQ && p->late_pings > 0) {
+            p->late_pings--;
+            return;
+        }
         p->ignored_answers++;
         /* Of a peer that does not answer releases in time more are out than we remember. */
         if (type == CLBI_READ_REL_REQ && clbi_proto_silent(p))

@@ -260,6 +260,7 @@ static void expire_pending(struct clbi_proto *p, struct clbi_proto_pending *slot
         clbi_proto_half_gone(p, req.stream);
         break;
     case CLBI_RESET_REQ: ev->kind = CLBI_EV_RESET_DONE; break;
+    case CLBI_PING_REQ: p->late_pings++; break;
     case CLBI_READ_REL_REQ:
         if (!clbi_proto_silent(p))
             p->silent_releases++;

@@ -117,6 +117,34 @@ Test(rows, response_of_a_forgotten_request)
     cr_assert_eq(r.p.stream[s].out_fill, 0);
 }
 
+/* A link that does not read for long asks for signs of life all the same: all answers come at once
+ * then, more than there is room to remember, and end nothing. */
+Test(rows, response_to_more_pings_than_are_remembered)
+{
+    enum { PINGS = CLBI_MAX_FORGOTTEN + 40 };
+    struct rig r;
+    struct clbi_proto_event ev;
+    uint8_t out[4 * CLBI_WIRE_HEADER];
+    int32_t id[PINGS];
+
+    rig_up(&r, CLB_ROLE_HOST);
+    for (int i = 0; i < PINGS; i++) {
+        struct clbi_wire_header h;
+        clbi_proto_ping(&r.p);
+        cr_assert_eq(clbi_proto_out(&r.p, r.now, out, 4), 1);
+        clbi_wire_decode(&h, out);
+        cr_assert_eq(h.type, CLBI_PING_REQ);
+        id[i] = h.id;
+        r.now += 2 * RIG_SEC;
+        cr_assert(clbi_proto_expire(&r.p, r.now, &ev));
+    }
+    for (int i = 0; i < PINGS; i++)
+        cr_assert_eq(rig_resp(&r, CLBI_PING_RESP, id[i], 0, 0, 1), CLBI_EV_NONE);
+    cr_assert_eq(r.p.strays, 0);
+    cr_assert_eq(rig_resp(&r, CLBI_PING_RESP, id[0], 0, 0, 1), CLBI_EV_NONE);
+    cr_assert_eq(r.p.strays, 1, "one more than was asked for");
+}
+
 Test(rows, id_any_value)
 {
     static const int32_t ids[] = {0, -1, 1, INT32_MIN, INT32_MAX, 11, 11};
