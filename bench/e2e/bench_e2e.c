@@ -55,6 +55,8 @@ int main(int argc, char **argv)
             o.quick = true;
         } else if (strcmp(argv[i], "--json") == 0) {
             o.json = true;
+        } else if (strcmp(argv[i], "--threads") == 0) {
+            o.threads = true;
         } else if (strcmp(argv[i], "--strict") == 0) {
             strict = true;
         } else if (strcmp(argv[i], "--help") == 0) {
@@ -65,7 +67,7 @@ int main(int argc, char **argv)
             return 2;
         }
     }
-    if (o.pairs < 1 || o.pairs > 64) {
+    if (o.pairs < 1 || o.pairs > 64 || (o.threads && o.json)) {
         usage(stderr);
         return 2;
     }

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "feed.h"
+#include "threads.h"
 
 #define WINDOW_FRAMES 8u
 
@@ -67,6 +68,7 @@ struct sample links_receive(struct bench_pool *pool, uint32_t frame, int warm, i
     for (int i = 0; i < warm + frames; i++) {
         clb_packet *packet = NULL;
         if (i == warm) {
+            threads_begin();
             gauge_start(&gauge);
         }
         must(clb_stream_read(c.stream, &packet, -1), NULL, "read");
@@ -76,6 +78,7 @@ struct sample links_receive(struct bench_pool *pool, uint32_t frame, int warm, i
         clb_packet_free(&packet);
     }
     struct sample s = gauge_stop(&gauge, (double)frames * frame / 1e9, (double)frames);
+    threads_end(frames);
     clb_stream_stats stats;
     clb_stream_get_stats(c.stream, &stats, sizeof stats);
     s.extra = (double)stats.spilled;
@@ -130,12 +133,14 @@ struct sample links_receive_many(int n, uint32_t frame, int warm, int frames)
                    clb_stream_read(conns[i].stream, &packet, 0) == CLB_OK) {
                 clb_packet_free(&packet);
                 if (++done == warm) {
+                    threads_begin();
                     gauge_start(&gauge);
                 }
             }
         }
     }
     struct sample s = gauge_stop(&gauge, (double)(done - warm), (double)(done - warm));
+    threads_end(done - warm);
     s.extra = memory;
     for (int i = 0; i < n; i++) {
         close_one(&conns[i]);

@@ -50,7 +50,7 @@ struct result {
 
 struct options {
     int pairs;
-    bool quick, json;
+    bool quick, json, threads;
     const char *only;   /* name of a case, NULL = all */
     const char *device; /* part of an OpenCL device's name */
 };

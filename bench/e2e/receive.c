@@ -9,6 +9,7 @@
 #include "links.h"
 #include "plain.h"
 #include "round_trip.h"
+#include "threads.h"
 
 #define MIB (1u << 20)
 #define MAX_PAIRS 64
@@ -63,6 +64,9 @@ static void receive(const struct options *o, struct bench_pool *pool, const char
     r.unit = "frames";
     r.target = 0;
     report_pairs(o, r, ours, NULL, (size_t)o->pairs, FIELD(extra));
+    if (o->threads) {
+        threads_print(variant);
+    }
 }
 
 void case_receive_host(const struct options *o)
@@ -130,4 +134,7 @@ void case_links(const struct options *o)
     r.metric = "memory";
     r.unit = "B/link";
     report_pairs(o, r, more, ours, (size_t)o->pairs, FIELD(extra));
+    if (o->threads) {
+        threads_print("64 and 256 on one loop");
+    }
 }
