@@ -219,6 +219,7 @@ static void on_send(void *owner, size_t bytes, const struct clb_status *failure)
     if (!link->tr_closing) {
         clbi_tx_run(link);
         clbi_rx_run(link); /* it may have paused for the answers that went out now */
+        clbi_tx_run(link);
     }
     update_deadline(link);
     clbi_link_unref(link);

@@ -213,21 +213,18 @@ struct clb_link {
     struct {
         bool busy;
         bool direct;
-        bool owed;        /* [io] answers wait for the end of this wake-up */
         bool turned_away; /* lock: the loop wanted to send, or to close, meanwhile */
-        bool broken;      /* lock: sending has failed */
+        bool broken;      /* lock: sending has failed, `failure` tells how */
         uint8_t headers[(CLBI_MAX_ANSWERS + 1) * CLBI_WIRE_HEADER];
         struct iovec iov;      /* headers alone */
         struct clbi_write *op; /* whose payload is being sent */
         size_t bytes;
         int64_t progress_ns;
         uint32_t next_stream; /* round robin of writers */
-        int64_t dead_until;   /* sending has failed; 0 = it has not. See clbi_tx_done */
+        int64_t dead_until;   /* sending has failed; 0 = it has not. See clbi_tx_run */
         struct clb_status failure;
         /* lock: what a direct send leaves for the loop */
         struct {
-            bool failed;
-            struct clb_status failure;
             struct clbi_write *op; /* whose rest is to be sent; NULL = headers, or nothing */
             struct iovec *iov;
             size_t iov_len, bytes;
@@ -293,6 +290,7 @@ void clbi_link_set_state(clb_link *link, enum clb_link_state state);
 void clbi_link_tell_ready(clb_link *link);
 
 /* ---- link_rx.c: [io] receiving */
+/* clbi_tx_run follows: answers may be left to it. */
 void clbi_rx_run(clb_link *link);
 void clbi_rx_done(clb_link *link, const struct clb_status *failure);
 /* true: done within the call */

@@ -143,10 +143,8 @@ static void payload_done(clb_link *link)
         clbi_stream_unref(wake);
     }
     /* The answer goes out before anything else happens (wire section 6.5). When the next header has come
-     * along with a small payload, there will be another answer within this wake-up, or its end. */
-    if (small && link->ops->looked_ahead(link->tr) > 0) {
-        link->tx.owed = true;
-    } else {
+     * along with a small payload, it goes with the next one, or at the end of this wake-up. */
+    if (!small || link->ops->looked_ahead(link->tr) == 0) {
         clbi_tx_run(link);
     }
     clbi_packets_drop(link, &dropped);
@@ -409,7 +407,7 @@ void clbi_rx_done(clb_link *link, const struct clb_status *failure)
     }
 }
 
-static void run(clb_link *link)
+void clbi_rx_run(clb_link *link)
 {
     while (link->connected && !link->tr_closing) {
         if (link->rx.state == CLBI_RX_DECIDE) {
@@ -440,13 +438,5 @@ static void run(clb_link *link)
         } else {
             return;
         }
-    }
-}
-
-void clbi_rx_run(clb_link *link)
-{
-    run(link);
-    if (link->tx.owed) {
-        clbi_tx_run(link);
     }
 }

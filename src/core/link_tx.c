@@ -145,13 +145,10 @@ static void write_sent(clb_link *link, struct clbi_write *op, const struct clb_s
 }
 
 /* lock held */
-static void note_failure(clb_link *link, const struct clb_status *failure, int64_t now)
+static void note_failure(clb_link *link, const struct clb_status *failure)
 {
-    if (failure->err != CLB_ERR_CANCELED && !link->tr_closing && !link->tx.dead_until) {
+    if (failure->err != CLB_ERR_CANCELED && !link->tx.broken) {
         link->tx.broken = true;
-        /* A peer that has gone may have said so: its RESET, and packets before it, lie in the socket
-         * still. The receiving side finds the end, and gets a moment for it. */
-        link->tx.dead_until = clbi_add_ns(now, DEAD_NS);
         link->tx.failure = *failure;
     }
 }
@@ -168,7 +165,7 @@ void clbi_tx_done(clb_link *link, size_t bytes, const struct clb_status *failure
         write_sent(link, op, failure, now);
     }
     if (failure) {
-        note_failure(link, failure, now);
+        note_failure(link, failure);
     }
     pthread_mutex_unlock(&link->lock);
 }
@@ -209,7 +206,6 @@ static bool take_rest(clb_link *link, struct iovec **iov, size_t *iov_len)
 
 void clbi_tx_run(clb_link *link)
 {
-    link->tx.owed = false;
     while (link->connected && !link->tr_closing && !link->tx.busy) {
         int64_t now = clbi_now_ns();
         struct clb_status st = {0};
@@ -222,8 +218,10 @@ void clbi_tx_run(clb_link *link)
             pthread_mutex_unlock(&link->lock);
             return;
         }
-        if (link->tx.rest.failed) {
-            note_failure(link, &link->tx.rest.failure, now);
+        if (link->tx.broken && !link->tx.dead_until) {
+            /* A peer that has gone may have said so: its RESET, and packets before it, lie in the
+             * socket still. The receiving side finds the end, and gets a moment for it. */
+            link->tx.dead_until = clbi_add_ns(now, DEAD_NS);
         }
         if (!link->tx.dead_until && !take_rest(link, &iov, &iov_len) && !clbi_hold(link, now)) {
             n = gather(link, now, true, &op);
@@ -289,8 +287,7 @@ static bool send_direct(clb_link *link, bool writes)
     pthread_mutex_lock(&link->lock);
     link->tx_bytes += sent;
     if (r < 0) {
-        link->tx.broken = link->tx.rest.failed = true;
-        link->tx.rest.failure = st;
+        note_failure(link, &st);
     } else if (sent < bytes) {
         iov_len = skip_sent(&iov, iov_len, sent);
         if (!op) {
