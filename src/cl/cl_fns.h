@@ -11,6 +11,19 @@
 
 #include <clbridge/cl.h>
 
+/* What preprocessing needs beyond what a pool does. */
+#define CLBI_CL_KERNEL_FNS_MAP(X)                                                                  \
+    X(CreateProgramWithSource)                                                                     \
+    X(BuildProgram)                                                                                \
+    X(GetProgramBuildInfo)                                                                         \
+    X(ReleaseProgram)                                                                              \
+    X(CreateKernel)                                                                                \
+    X(ReleaseKernel)                                                                               \
+    X(SetKernelArg)                                                                                \
+    X(GetMemObjectInfo)                                                                            \
+    X(GetKernelWorkGroupInfo)                                                                      \
+    X(EnqueueNDRangeKernel)
+
 #define CLBI_CL_FNS_MAP(X)                                                                         \
     X(GetPlatformIDs)                                                                              \
     X(GetPlatformInfo)                                                                             \
@@ -34,17 +47,7 @@
     X(RetainEvent)                                                                                 \
     X(ReleaseEvent)                                                                                \
     X(SetEventCallback)                                                                            \
-    /* kernels */                                                                                  \
-    X(CreateProgramWithSource)                                                                     \
-    X(BuildProgram)                                                                                \
-    X(GetProgramBuildInfo)                                                                         \
-    X(ReleaseProgram)                                                                              \
-    X(CreateKernel)                                                                                \
-    X(ReleaseKernel)                                                                               \
-    X(SetKernelArg)                                                                                \
-    X(GetMemObjectInfo)                                                                            \
-    X(GetKernelWorkGroupInfo)                                                                      \
-    X(EnqueueNDRangeKernel)
+    CLBI_CL_KERNEL_FNS_MAP(X)
 
 struct clbi_cl_fns {
 #define CLBI_CL_FN_MEMBER_(name) __typeof__(&cl##name) name;

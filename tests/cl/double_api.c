@@ -539,6 +539,6 @@ const struct clbi_cl_fns dbl_fns = {.GetPlatformIDs = dblGetPlatformIDs,
                                     .ReleaseEvent = dblReleaseEvent,
                                     .SetEventCallback = dblSetEventCallback,
 #define DBL_ENTRY_(name) .name = dbli_##name,
-                                    DBL_KERNEL_FNS(DBL_ENTRY_)
+                                    CLBI_CL_KERNEL_FNS_MAP(DBL_ENTRY_)
 #undef DBL_ENTRY_
 };

@@ -145,19 +145,8 @@ void dbli_bury(struct obj *o);
 bool dbli_unref(struct obj *o);
 
 /* The entry points of double_kernels.c. */
-#define DBL_KERNEL_FNS(X)                                                                          \
-    X(CreateProgramWithSource)                                                                     \
-    X(BuildProgram)                                                                                \
-    X(GetProgramBuildInfo)                                                                         \
-    X(ReleaseProgram)                                                                              \
-    X(CreateKernel)                                                                                \
-    X(ReleaseKernel)                                                                               \
-    X(SetKernelArg)                                                                                \
-    X(GetMemObjectInfo)                                                                            \
-    X(GetKernelWorkGroupInfo)                                                                      \
-    X(EnqueueNDRangeKernel)
 #define DBL_DECLARE_(name) extern __typeof__(cl##name) dbli_##name;
-DBL_KERNEL_FNS(DBL_DECLARE_)
+CLBI_CL_KERNEL_FNS_MAP(DBL_DECLARE_)
 #undef DBL_DECLARE_
 
 /* Runs or postpones the callbacks of an ended event; gives the lock up meanwhile. */
