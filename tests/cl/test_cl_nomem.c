@@ -9,9 +9,9 @@
  * calloc and malloc, so that only the library's own calls count.
  */
 #include <clbridge/preprocess.h>
-#include <errno.h>
 #include <unistd.h>
 
+#include "heap.h"
 #include "peer.h"
 #include "pool_kit.h"
 
@@ -24,19 +24,10 @@
 
 void *__real_malloc(size_t size);
 void *__real_calloc(size_t n, size_t size);
-int __real_posix_memalign(void **out, size_t align, size_t size);
-char *__real_strdup(const char *s);
-void *__wrap_malloc(size_t size);
-void *__wrap_calloc(size_t n, size_t size);
-int __wrap_posix_memalign(void **out, size_t align, size_t size);
-char *__wrap_strdup(const char *s);
 void *own_malloc(size_t size);
 void *own_calloc(size_t n, size_t size);
 
-static atomic_int countdown; /* fails when it goes from 1 to 0 */
-static atomic_int failed;
 static atomic_uint lines;
-static _Thread_local bool exempt;
 
 void *own_malloc(size_t size)
 {
@@ -48,40 +39,12 @@ void *own_calloc(size_t n, size_t size)
     return __real_calloc(n, size);
 }
 
-static bool fails(void)
-{
-    if (exempt || atomic_load(&countdown) <= 0 || atomic_fetch_sub(&countdown, 1) != 1)
-        return false;
-    atomic_fetch_add(&failed, 1);
-    return true;
-}
-
-void *__wrap_malloc(size_t size)
-{
-    return fails() ? NULL : __real_malloc(size);
-}
-
-void *__wrap_calloc(size_t n, size_t size)
-{
-    return fails() ? NULL : __real_calloc(n, size);
-}
-
-int __wrap_posix_memalign(void **out, size_t align, size_t size)
-{
-    return fails() ? ENOMEM : __real_posix_memalign(out, align, size);
-}
-
-char *__wrap_strdup(const char *s)
-{
-    return fails() ? NULL : __real_strdup(s);
-}
-
 /* ---- the peer -------------------------------------------------------------------------------- */
 
 static void run(struct peer *p, void *arg)
 {
     (void)arg;
-    exempt = true;
+    heap_exempt = true;
     if (peer_handshake(p)) {
         struct peer_stream *s = &p->stream[0];
         *s = (struct peer_stream){
@@ -234,11 +197,9 @@ static bool step(bool driven, int n)
 {
     struct outcome o = {0};
 
-    atomic_store(&failed, 0);
-    atomic_store(&countdown, n);
+    heap_fail_nth(n);
     session(driven, &o);
-    atomic_store(&countdown, 0);
-    const bool hit = atomic_load(&failed) > 0;
+    const bool hit = heap_fail_end();
     if (getenv("CLB_TEST_VERBOSE"))
         fprintf(stderr,
                 "%s %d: %s; device %d, pool %d, recipe %d, link %d, stream %d; %d read, %d "

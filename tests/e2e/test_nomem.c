@@ -5,11 +5,10 @@
  * --wrap, so that only calls from our objects are counted.
  */
 #include <clbridge/clbridge.h>
-#include <errno.h>
-#include <stdatomic.h>
 #include <unistd.h>
 
 #include "check.h"
+#include "heap.h"
 #include "peer.h"
 
 #define SEC INT64_C(1000000000)
@@ -17,56 +16,11 @@
 #define PKT 3000u
 #define PACKETS 6
 
-void *__real_malloc(size_t size);
-void *__real_calloc(size_t n, size_t size);
-int __real_posix_memalign(void **out, size_t align, size_t size);
-char *__real_strdup(const char *s);
-void *__wrap_malloc(size_t size);
-void *__wrap_calloc(size_t n, size_t size);
-int __wrap_posix_memalign(void **out, size_t align, size_t size);
-char *__wrap_strdup(const char *s);
-
-static atomic_int countdown; /* fails when it goes from 1 to 0; <= 0 = never */
-static atomic_int failed;
-static _Thread_local bool exempt; /* this thread belongs to the test */
-
-static bool fails(void)
-{
-    if (exempt || atomic_load(&countdown) <= 0) {
-        return false;
-    }
-    if (atomic_fetch_sub(&countdown, 1) != 1) {
-        return false;
-    }
-    atomic_fetch_add(&failed, 1);
-    return true;
-}
-
-void *__wrap_malloc(size_t size)
-{
-    return fails() ? NULL : __real_malloc(size);
-}
-
-void *__wrap_calloc(size_t n, size_t size)
-{
-    return fails() ? NULL : __real_calloc(n, size);
-}
-
-int __wrap_posix_memalign(void **out, size_t align, size_t size)
-{
-    return fails() ? ENOMEM : __real_posix_memalign(out, align, size);
-}
-
-char *__wrap_strdup(const char *s)
-{
-    return fails() ? NULL : __real_strdup(s);
-}
-
 /* "a" is opened late, so its first packets spill; "b" is opened and closed, so its packets drain. */
 static void run(struct peer *p, void *arg)
 {
     (void)arg;
-    exempt = true;
+    heap_exempt = true;
     if (!peer_handshake(p)) {
         peer_close(p);
         return;
@@ -112,12 +66,12 @@ static clb_link *open_link(struct peer *peer, bool listener, struct outcome *o, 
     if (!listener) {
         uint16_t port;
         char uri[64];
-        exempt = true;
+        heap_exempt = true;
         int fd = peer_listen(&port);
         snprintf(uri, sizeof uri, "tcp://127.0.0.1:%u", port);
         lp.uri = uri;
         peer_accept_later(peer, fd, run, NULL);
-        exempt = false;
+        heap_exempt = false;
         o->open = clb_link_open(&link, &lp);
         if (o->open < 0) {
             CHECK_EQ(st.err, o->open);
@@ -139,10 +93,10 @@ static clb_link *open_link(struct peer *peer, bool listener, struct outcome *o, 
         peer->thread = pthread_self();
         return NULL;
     }
-    exempt = true;
+    heap_exempt = true;
     peer_connect(peer, (uint16_t)atoi(strrchr(clb_listener_uri(l), ':') + 1));
     peer_start(peer, run, NULL);
-    exempt = false;
+    heap_exempt = false;
     o->open = clb_listener_accept(l, &link, SEC);
     clb_listener_close(&l);
     return link;
@@ -203,11 +157,9 @@ static void session(bool listener, struct outcome *o)
 static bool sweep_step(bool listener, int n)
 {
     struct outcome o = {0};
-    atomic_store(&failed, 0);
-    atomic_store(&countdown, n);
+    heap_fail_nth(n);
     session(listener, &o);
-    atomic_store(&countdown, 0);
-    const bool hit = atomic_load(&failed) > 0;
+    const bool hit = heap_fail_end();
     fprintf(stderr, "%s %d: %s open %s, b %s, a %s, write %s, %d read, %d failed, %s\n",
             listener ? "listener" : "host", n, hit ? "hit," : "clean,", clb_error_name(o.open),
             clb_error_name(o.stream_b), clb_error_name(o.stream_a), clb_error_name(o.write), o.read,

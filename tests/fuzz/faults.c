@@ -2,6 +2,8 @@
 /* Calls that fail as the input says. See faults.h. */
 #include "faults.h"
 
+#include "heap.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
@@ -66,16 +68,7 @@ void faults_resume(void)
 
 /* ---- the heap -------------------------------------------------------------------------------- */
 
-void *__real_malloc(size_t size);
-void *__wrap_malloc(size_t size);
-void *__real_calloc(size_t n, size_t size);
-void *__wrap_calloc(size_t n, size_t size);
-int __real_posix_memalign(void **out, size_t align, size_t size);
-int __wrap_posix_memalign(void **out, size_t align, size_t size);
-char *__real_strdup(const char *s);
-char *__wrap_strdup(const char *s);
-
-static bool no_memory(void)
+bool heap_fails(void)
 {
     bool hit = false;
 
@@ -84,26 +77,6 @@ static bool no_memory(void)
     for (int i = 0; i < 2; i++)
         hit |= faults.alloc[i] > 0 && --faults.alloc[i] == 0;
     return hit;
-}
-
-void *__wrap_malloc(size_t size)
-{
-    return no_memory() ? NULL : __real_malloc(size);
-}
-
-void *__wrap_calloc(size_t n, size_t size)
-{
-    return no_memory() ? NULL : __real_calloc(n, size);
-}
-
-int __wrap_posix_memalign(void **out, size_t align, size_t size)
-{
-    return no_memory() ? ENOMEM : __real_posix_memalign(out, align, size);
-}
-
-char *__wrap_strdup(const char *s)
-{
-    return no_memory() ? NULL : __real_strdup(s);
 }
 
 /* ---- moving bytes ---------------------------------------------------------------------------- */
