@@ -5,30 +5,11 @@
  * replaced, every consumer's command ends, all buffers come home, nothing is misused or left.
  */
 #include "pool_kit.h"
+#include "sweep.h"
 
 #define SIZE 3000
 #define SLOTS 3
 #define FRAMES(f) ((f)->caller_driven ? 30 : 8)
-
-struct fault {
-    enum dbl_fn fn;
-    bool event; /* the command fails, not the call */
-    cl_int code;
-    unsigned times;
-    bool caller_driven;
-};
-
-static const char *what;
-static unsigned nth;
-
-#define HOLDS(cond)                                                                                \
-    do {                                                                                           \
-        if (!(cond)) {                                                                             \
-            fprintf(stderr, "%s fails, call %u: %s does not hold (line %d)\n", what, nth, #cond,   \
-                    __LINE__);                                                                     \
-            _Exit(1);                                                                              \
-        }                                                                                          \
-    } while (0)
 
 static atomic_bool left_behind; /* the end of the device waited in vain */
 
@@ -62,7 +43,7 @@ static cl_int wait_end(clb_cl_device *dev, bool caller_driven, cl_event ev)
     return dbl_status(ev);
 }
 
-static void frame_of(struct kit *k, const struct fault *f, uint64_t n, clb_cl_frame **kept)
+static void frame_of(struct kit *k, const struct sweep_fault *f, uint64_t n, clb_cl_frame **kept)
 {
     struct kit_seen seen = {.n = n, .size = SIZE};
     clb_cl_frame *frame = NULL;
@@ -99,7 +80,7 @@ static void frame_of(struct kit *k, const struct fault *f, uint64_t n, clb_cl_fr
 }
 
 /* Tells whether the fault has come to pass, that is, whether there may be another. */
-static bool session(const struct fault *f, unsigned n)
+static bool session(const struct sweep_fault *f)
 {
     /* A failed release leaves what it was to release; a buffer whose unmap does not tell whether it
      * has ended is lost, not released under it. */
@@ -111,13 +92,9 @@ static bool session(const struct fault *f, unsigned n)
     uint64_t calls;
     int err, i;
 
-    nth = n;
     dbl_start(!f->caller_driven);
     dbl_set_quiet(leaves);
-    if (f->event)
-        dbl_fail_event(f->fn, n, 1, f->code);
-    else
-        dbl_fail(f->fn, n, f->times, f->code);
+    sweep_arm(f);
     err = clbi_cl_device_create_with(&dbl_fns, &k.dev,
                                      clb_cl_device_params(.caller_driven = f->caller_driven,
                                                           .status = &st, .log.cb = look_at_log));
@@ -154,39 +131,20 @@ static bool session(const struct fault *f, unsigned n)
     HOLDS(dbl_violations() == 0);
     if (dbl_finish() != 0)
         HOLDS(leaves);
-    return n <=
-           calls; /* what fails early keeps later calls from being made: they come with a later n */
+    /* What fails early keeps later calls from being made: they come with a later n. */
+    return f->n <= calls;
 }
 
 int main(void)
 {
-    static const cl_int codes[] = {CL_OUT_OF_RESOURCES, CL_OUT_OF_HOST_MEMORY, DBL_NULL_SUCCESS};
-    int driven, c, event;
-    unsigned total = 0;
-    enum dbl_fn fn;
+    static const enum dbl_fn makers[] = {
+        DBL_CreateBuffer,          DBL_CreateCommandQueue,        DBL_EnqueueMapBuffer,
+        DBL_EnqueueUnmapMemObject, DBL_EnqueueMarkerWithWaitList, DBL_FN_COUNT};
+    static const enum dbl_fn commands[] = {DBL_EnqueueMapBuffer, DBL_EnqueueUnmapMemObject,
+                                           DBL_EnqueueMarkerWithWaitList, DBL_FN_COUNT};
+    const struct sweep s = {makers, commands, true, session};
 
     check_watchdog(240);
-    for (driven = 1; driven >= 0; driven--) {
-        for (fn = 0; fn < DBL_FN_COUNT; fn++) {
-            bool makes = fn == DBL_CreateBuffer || fn == DBL_CreateCommandQueue ||
-                         fn == DBL_EnqueueMapBuffer || fn == DBL_EnqueueUnmapMemObject ||
-                         fn == DBL_EnqueueMarkerWithWaitList;
-            bool commands = fn == DBL_EnqueueMapBuffer || fn == DBL_EnqueueUnmapMemObject ||
-                            fn == DBL_EnqueueMarkerWithWaitList;
-
-            for (event = 0; event <= commands; event++) {
-                for (c = 0; c < (event ? 1 : makes ? 3 : fn == DBL_GetEventInfo ? 2 : 1); c++) {
-                    bool asks = fn == DBL_GetEventInfo && c == 1; /* and gets no answer at all */
-                    struct fault f = {fn, event, event ? -5 : codes[c], asks ? 3 : 1, driven};
-                    unsigned n = 0;
-
-                    what = dbl_fn_name(fn);
-                    while (session(&f, ++n))
-                        total++;
-                }
-            }
-        }
-    }
-    printf("%u sessions\n", total);
+    printf("%u sessions\n", sweep_run(&s));
     return 0;
 }

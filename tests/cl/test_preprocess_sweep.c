@@ -8,32 +8,15 @@
 #include <clbridge/preprocess.h>
 
 #include "pool_kit.h"
+#include "sweep.h"
 
 #define SIZE 3000u /* NV12 of 50 x 40, and as much of the others */
 #define SLOTS 2
 #define FRAMES 6
 
-struct fault {
-    enum dbl_fn fn;
-    bool event; /* the command fails, not the call */
-    cl_int code;
-    bool caller_driven;
-};
-
-static const char *what;
-static unsigned nth;
 static atomic_uint lines;
 static atomic_uint bad_frames, good_frames;
 static unsigned doubts; /* uses that were not recorded */
-
-#define HOLDS(cond)                                                                                \
-    do {                                                                                           \
-        if (!(cond)) {                                                                             \
-            fprintf(stderr, "%s fails, call %u: %s does not hold (line %d)\n", what, nth, #cond,   \
-                    __LINE__);                                                                     \
-            _Exit(1);                                                                              \
-        }                                                                                          \
-    } while (0)
 
 /* A call that may fail: then there is a line in the log. */
 #define MAY_FAIL(err, call)                                                                        \
@@ -206,7 +189,7 @@ static void use_pool(struct kit *k, struct app *a, bool caller_driven)
 }
 
 /* Tells whether the fault has come to pass, that is, whether there may be another. */
-static bool session(const struct fault *f, unsigned n)
+static bool session(const struct sweep_fault *f)
 {
     const bool leaves = strncmp(dbl_fn_name(f->fn), "clRelease", 9) == 0;
     struct clb_status st = {0};
@@ -215,7 +198,6 @@ static bool session(const struct fault *f, unsigned n)
     uint64_t calls;
     int err;
 
-    nth = n;
     atomic_store(&bad_frames, 0);
     atomic_store(&good_frames, 0);
     doubts = 0;
@@ -224,10 +206,7 @@ static bool session(const struct fault *f, unsigned n)
     dbl_set_kernel(look_at, NULL);
     make_app(&a);
     calls = dbl_calls(f->fn);
-    if (f->event)
-        dbl_fail_event(f->fn, n, 1, f->code);
-    else
-        dbl_fail(f->fn, n, 1, f->code);
+    sweep_arm(f);
     err = clbi_cl_device_create_with(&dbl_fns, &k.dev,
                                      clb_cl_device_params(.caller_driven = f->caller_driven,
                                                           .status = &st, .log.cb = kit_log,
@@ -250,41 +229,25 @@ static bool session(const struct fault *f, unsigned n)
     dbl_settle();
     HOLDS(dbl_violations() == 0);
     HOLDS(atomic_load(&bad_frames) == 0);
-    if (n > calls)
+    if (f->n > calls)
         HOLDS(atomic_load(&good_frames) == FRAMES);
     if (dbl_finish() != 0)
         HOLDS(leaves);
-    return n <=
-           calls; /* what fails early keeps later calls from being made: they come with a later n */
+    /* What fails early keeps later calls from being made: they come with a later n. */
+    return f->n <= calls;
 }
 
 int main(void)
 {
-    static const cl_int codes[] = {CL_OUT_OF_RESOURCES, CL_OUT_OF_HOST_MEMORY, DBL_NULL_SUCCESS};
-    unsigned total = 0;
+    static const enum dbl_fn makers[] = {
+        DBL_CreateBuffer, DBL_CreateCommandQueue,        DBL_CreateProgramWithSource,
+        DBL_CreateKernel, DBL_EnqueueMarkerWithWaitList, DBL_EnqueueNDRangeKernel,
+        DBL_FN_COUNT};
+    static const enum dbl_fn commands[] = {DBL_EnqueueMarkerWithWaitList, DBL_EnqueueNDRangeKernel,
+                                           DBL_FN_COUNT};
+    const struct sweep s = {makers, commands, false, session};
 
     check_watchdog(240);
-    for (int driven = 1; driven >= 0; driven--) {
-        for (enum dbl_fn fn = 0; fn < DBL_FN_COUNT; fn++) {
-            const bool makes = fn == DBL_CreateBuffer || fn == DBL_CreateCommandQueue ||
-                               fn == DBL_CreateProgramWithSource || fn == DBL_CreateKernel ||
-                               fn == DBL_EnqueueMarkerWithWaitList ||
-                               fn == DBL_EnqueueNDRangeKernel;
-            const bool commands =
-                fn == DBL_EnqueueMarkerWithWaitList || fn == DBL_EnqueueNDRangeKernel;
-
-            for (int event = 0; event <= commands; event++) {
-                for (int c = 0; c < (event ? 1 : makes ? 3 : 1); c++) {
-                    const struct fault f = {fn, event, event ? -5 : codes[c], driven};
-                    unsigned n = 0;
-
-                    what = dbl_fn_name(fn);
-                    while (session(&f, ++n))
-                        total++;
-                }
-            }
-        }
-    }
-    printf("%u sessions\n", total);
+    printf("%u sessions\n", sweep_run(&s));
     return 0;
 }

@@ -69,34 +69,14 @@ static int do_flush(struct call *c)
     return err;
 }
 
-static int do_next_stream(struct call *c)
-{
-    clb_stream_info info;
-    int err;
-    do {
-        err = clb_link_next_stream(c->link, &info, sizeof info, -1);
-    } while (err == CLB_OK);
-    return err;
-}
-
-static int open_it(struct call *c, const char *name)
-{
-    clb_stream *s = NULL;
-    clb_stream_params sp = {.struct_size = sizeof sp, .name = name, .open_timeout_ns = -1};
-    sp.write_window = 100;
-    int err = clb_stream_open(&s, c->link, &sp);
-    clb_stream_close(&s);
-    return err;
-}
-
 static int do_open(struct call *c)
 {
-    return open_it(c, "never announced");
+    return call_open_stream(c, "never announced");
 }
 
 static int do_open_any(struct call *c)
 {
-    return open_it(c, NULL);
+    return call_open_stream(c, NULL);
 }
 
 static int do_shutdown(struct call *c)
@@ -133,7 +113,7 @@ static const struct under {
     {"write_not_answered", do_write, opened_and_silent, 1, false, false},
     {"write_without_credit", do_write_without_credit, opened_and_silent, 1, false, false},
     {"flush", do_flush, opened_and_silent, 1, true, false},
-    {"next_stream", do_next_stream, opened_and_silent, 0, false, false},
+    {"next_stream", call_next_streams, opened_and_silent, 0, false, false},
     {"open", do_open, opened_and_silent, 1, false, false},
     {"open_any", do_open_any, opened_and_silent, 0, false, false},
     {"shutdown", do_shutdown, opened_and_silent, 0, false, false},

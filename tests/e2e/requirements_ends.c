@@ -39,21 +39,9 @@ static int read_one(struct call *c)
     return err;
 }
 
-static int all_streams(struct call *c)
-{
-    clb_stream_info info;
-    int err;
-    do {
-        err = clb_link_next_stream(c->link, &info, sizeof info, -1);
-    } while (err == CLB_OK);
-    return err;
-}
-
 static int open_another(struct call *c)
 {
-    clb_stream *s = NULL;
-    clb_stream_params sp = {.struct_size = sizeof sp, .name = "b", .open_timeout_ns = -1};
-    return clb_stream_open(&s, c->link, &sp);
+    return call_open_stream(c, "b");
 }
 
 /* The next WRITE of the victim. */
@@ -139,7 +127,7 @@ static void leaves(struct peer *p, struct scene *sc)
 void r08_end_wakes_everyone(const void *where)
 {
     static int (*const fns[])(struct call *) = {read_one, write_until_it_fails, flush_released,
-                                                all_streams, open_another};
+                                                call_next_streams, open_another};
     enum { N = sizeof fns / sizeof *fns };
     for (int hard = 0; hard < 2; hard++) {
         struct scene sc = {.where = *(const int *)where, .fn = leaves, .arg = hard};

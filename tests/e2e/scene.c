@@ -237,3 +237,23 @@ int call_end(struct call *c)
     CHECK_EQ(pthread_join(c->thread, NULL), 0);
     return atomic_load(&c->result);
 }
+
+int call_next_streams(struct call *c)
+{
+    clb_stream_info info;
+    int err;
+    do {
+        err = clb_link_next_stream(c->link, &info, sizeof info, -1);
+    } while (err == CLB_OK);
+    return err;
+}
+
+int call_open_stream(struct call *c, const char *name)
+{
+    clb_stream *s = NULL;
+    clb_stream_params sp = {.struct_size = sizeof sp, .name = name, .open_timeout_ns = -1};
+    sp.write_window = 100;
+    int err = clb_stream_open(&s, c->link, &sp);
+    clb_stream_close(&s);
+    return err;
+}

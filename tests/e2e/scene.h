@@ -92,6 +92,10 @@ struct call {
 };
 void call_begin(struct call *c, const struct scene *sc, int (*fn)(struct call *c));
 int call_end(struct call *c);
+/* For fn: asks for streams until there is an error, which is the result. */
+int call_next_streams(struct call *c);
+/* Opens a stream (NULL = any) without limit, and closes it. */
+int call_open_stream(struct call *c, const char *name);
 
 /* Cases by place, for the table of a program. */
 #define ADDR(x) (&(const int){x})
