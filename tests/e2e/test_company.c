@@ -178,6 +178,9 @@ static void one_send_for_each_round(void)
         clb_stream_get_stats(t.s, &st, sizeof st);
         CHECK_EQ(st.packets, WARM + ROUNDS);
         CHECK_LE(st.moved_bytes, st.packets * SMALL);
+        if (n == ROUNDS) {
+            CHECK_GE(st.moved_bytes, ROUNDS * SMALL);
+        }
         pair_close(&t);
     }
     printf("%ld sends in %d rounds of a conversation\n", best, ROUNDS);
