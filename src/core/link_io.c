@@ -129,6 +129,9 @@ void clbi_link_begin_close(clb_link *link)
     if (link->state != CLB_LINK_CLOSING) {
         clbi_link_set_state(link, CLB_LINK_CLOSING);
     }
+    if (link->hook.leaving) {
+        link->hook.leaving(link->hook.priv);
+    }
     if (link->tr) {
         close_transport(link);
     } else {

@@ -141,6 +141,7 @@ enum clbi_rx {
 
 struct clbi_listener_hook {
     void (*up)(void *priv, clb_link *link);
+    void (*leaving)(void *priv);              /* before the connection is closed; exactly once */
     void (*down)(void *priv, clb_link *link); /* last, from the loop; exactly once */
     void *priv;
 };

@@ -80,12 +80,20 @@ static void child_up(void *priv, clb_link *link)
     pthread_mutex_unlock(&c->listener->lock);
 }
 
+/* Its place is free before its peer can know that the connection is over, and comes again. */
+static void child_leaving(void *priv)
+{
+    struct child *c = priv;
+    pthread_mutex_lock(&c->listener->lock);
+    c->listener->alive--;
+    pthread_mutex_unlock(&c->listener->lock);
+}
+
 static void child_down(void *priv, clb_link *link)
 {
     struct child *c = priv;
     clb_listener *l = c->listener;
     pthread_mutex_lock(&l->lock);
-    l->alive--;
     c->down = true;
     bool keep = c->up && !c->accepted && !l->closing; /* accept may still want it */
     if (!keep) {
@@ -135,7 +143,8 @@ static void on_accept(void *owner, int fd, const char *peer)
     atomic_fetch_add(&l->refs, 1);
     c->listener = l;
     c->link = link;
-    link->hook = (struct clbi_listener_hook){.up = child_up, .down = child_down, .priv = c};
+    link->hook = (struct clbi_listener_hook){
+        .up = child_up, .leaving = child_leaving, .down = child_down, .priv = c};
     pthread_mutex_lock(&l->lock);
     struct child **tail = &l->children;
     while (*tail) {

@@ -7,6 +7,7 @@
 #include <pthread.h>
 
 #include "check.h"
+#include "peer.h"
 
 static clb_listener *listen_on(clb_loop *loop, uint32_t max_links)
 {
@@ -165,11 +166,38 @@ static void one_at_a_time(void)
     check_back_to(fds, threads);
 }
 
+/* A peer that was dropped sees the end of its connection and comes again in the same moment: there is
+ * room for it. */
+static void comes_again_at_once(void)
+{
+    enum { TIMES = 400 };
+    const int fds = check_fds(), threads = check_threads();
+    static clb_link *links[TIMES];
+    clb_listener *l = listen_on(NULL, 1);
+    const uint16_t port = (uint16_t)atoi(strrchr(clb_listener_uri(l), ':') + 1);
+    for (int i = 0; i < TIMES; i++) {
+        struct peer p;
+        peer_connect(&p, port);
+        CHECK(peer_handshake(&p));
+        CHECK_EQ(clb_listener_accept(l, &links[i], 5000000000), CLB_OK);
+        peer_send_header(&p, 7, 1, NULL, 0, 0, 0); /* no such type: wire section 3 */
+        peer_pump_to_end(&p, 5000);
+        CHECK(p.eof);
+        peer_close(&p);
+    }
+    for (int i = 0; i < TIMES; i++) {
+        clb_link_close(&links[i]);
+    }
+    clb_listener_close(&l);
+    check_back_to(fds, threads);
+}
+
 int main(void)
 {
     check_watchdog(100);
     both_ends();
     caller_driven();
     one_at_a_time();
+    comes_again_at_once();
     return 0;
 }
