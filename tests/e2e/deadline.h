@@ -27,6 +27,7 @@ void header_stops(const void *arg);
 void payload_stops(const void *arg);
 void drain_stops(const void *arg);
 void slow_but_moving(const void *arg);
+void slow_but_moving_large(const void *arg);
 void stall_behind_writes(const void *arg);
 
 void write_without_credit(const void *arg);

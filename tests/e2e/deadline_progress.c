@@ -121,6 +121,41 @@ void slow_but_moving(const void *arg)
     scene_end(&sc);
 }
 
+/* A large payload, for whose parts the system is not asked to wake us: what trickles in counts. */
+#define LARGE 600000u
+
+static void drop_by_drop(struct peer *p, struct scene *sc)
+{
+    int i = announced(p, 1 << 20);
+    p->by_hand = true;
+    peer_send_header(p, CLBI_WRITE_REQ, 50, NULL, p->stream[i].id, LARGE, CLBI_FLAG_ACK);
+    size_t sent = 0;
+    for (int k = 0; k < 10; k++, sent += 1000) {
+        check_sleep_ms(100);
+        peer_send_raw(p, zeros, 1000);
+    }
+    for (; sent < LARGE; sent += 1000) {
+        peer_send_raw(p, zeros, 1000);
+    }
+    step(sc);
+    peer_pump(p, 5000);
+    CHECK_EQ(p->last.type, CLBI_WRITE_RESP);
+    stay_polite(p, sc);
+}
+
+void slow_but_moving_large(const void *arg)
+{
+    struct scene sc = {.where = *(const int *)arg, .fn = drop_by_drop};
+    clb_packet *p = NULL;
+    sc.params.progress_timeout_ns = (CASES_SLACK_MS > 500 ? 900 : 500) * MS;
+    CHECK_EQ(scene_open(&sc), CLB_OK);
+    CHECK_EQ(scene_stream(&sc, 0, 0), CLB_OK);
+    CHECK_EQ(clb_stream_read(sc.s, &p, 20 * SEC), CLB_OK);
+    CHECK_EQ(clb_packet_size(p), LARGE);
+    clb_packet_free(&p);
+    scene_end(&sc);
+}
+
 #define PACE (2u << 20) /* what the peer takes at a time: more than the sockets hold of it */
 
 /* A payload that stands still while our writes go out one after the other. */

@@ -64,7 +64,11 @@ void r10_timed_out_read_loses_nothing(const void *where)
               err == CLB_ERR_CANCELED);
         CHECK_EQ(err == CLB_OK, p != NULL);
         if (p) {
+            clb_packet_info info;
+            clb_packet_get_info(p, &info, sizeof info);
             CHECK_EQ(*(const uint8_t *)clb_packet_data(p), k & 0xff);
+            CHECK_EQ(info.seq, k);
+            CHECK_EQ(info.dropped_before, 0);
             clb_packet_free(&p);
             k++;
         }

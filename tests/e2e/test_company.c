@@ -22,6 +22,7 @@
 
 static atomic_long sends;
 static _Thread_local bool is_peer;
+static _Thread_local atomic_int *hold_up; /* this thread's next send takes its time: 1, then 2 */
 
 ssize_t __real_sendmsg(int fd, const struct msghdr *msg, int flags);
 ssize_t __wrap_sendmsg(int fd, const struct msghdr *msg, int flags);
@@ -30,6 +31,11 @@ ssize_t __wrap_sendmsg(int fd, const struct msghdr *msg, int flags)
 {
     if (!is_peer) {
         atomic_fetch_add(&sends, 1);
+    }
+    if (hold_up && atomic_load(hold_up) == 0) {
+        atomic_store(hold_up, 1);
+        check_sleep_ms(300);
+        atomic_store(hold_up, 2);
     }
     return __real_sendmsg(fd, msg, flags);
 }
@@ -65,6 +71,7 @@ static void pair_open(struct pair *t, bool caller_driven, void (*ready)(void *, 
     atomic_int done = 0;
     peer_start(&t->peer, connect_peer, &done);
     clb_link_params kp = {.struct_size = sizeof kp, .loop = t->loop};
+    kp.keepalive_ns = kp.idle_timeout_ns = -1; /* nothing wakes the loop but what is tried */
     CHECK_EQ(clb_link_adopt(&t->link, fd, CLB_ROLE_HOST, &kp), CLB_OK);
     clb_stream_params sp = {.struct_size = sizeof sp, .name = "a", .write_window = 65536};
     sp.write_async = 1;
@@ -280,6 +287,88 @@ static void credit_beside_a_payload_that_stops(void)
     pair_close(&t);
 }
 
+/* ---- two threads want to send ------------------------------------------------------------------- */
+
+struct releaser {
+    clb_packet *packet;
+    atomic_int held_up;
+};
+
+static void *release_slowly(void *arg)
+{
+    struct releaser *r = arg;
+    hold_up = &r->held_up;
+    clb_packet_free(&r->packet);
+    return NULL;
+}
+
+/* While a thread sends a release, a write finds the way blocked, and so does the loop that it wakes: it
+ * goes out when the release has. Nothing else would wake the loop. */
+static void a_write_behind_a_release(void)
+{
+    struct pair t;
+    pthread_t thread;
+    struct releaser r = {0};
+    pair_open(&t, false, NULL);
+    static uint8_t out[CLBI_WIRE_HEADER + LARGE];
+    const size_t n = put_write(&t.peer, out, LARGE, LARGE, 1);
+    is_peer = true;
+    CHECK(peer_send_raw(&t.peer, out, n));
+    is_peer = false;
+    r.packet = read_one(&t, LARGE, 1);
+    CHECK(peer_takes(&t, 1, 0, 2000));
+    check_sleep_ms(50); /* the loop sleeps */
+    CHECK_EQ(pthread_create(&thread, NULL, release_slowly, &r), 0);
+    while (atomic_load(&r.held_up) == 0) {
+        check_sleep_ms(1);
+    }
+    const struct clb_iovec iov = {"hello", SMALL};
+    const int err = clb_stream_write(t.s, &iov, 1, SEC);
+    CHECK_EQ(err, CLB_OK);
+    CHECK_EQ(atomic_load(&r.held_up), 2); /* it did have to wait */
+    pthread_join(thread, NULL);
+    CHECK(peer_takes(&t, 1, 1, 2000));
+    pair_close(&t);
+}
+
+/* A peer that takes no answers for a while: reading pauses when 64 wait, and goes on when they go out.
+ * The last ones are answered as well, though nothing more comes. */
+static void answers_behind_a_pause(void)
+{
+    enum { PINGS = 400 };
+    struct pair t;
+    const int little = 4608;
+    pair_open(&t, false, NULL);
+    /* Ours is the other end of the pair: what the peer may hold unread is limited by its own. */
+    setsockopt(t.peer.fd, SOL_SOCKET, SO_SNDBUF, &little, sizeof little);
+    is_peer = true;
+    uint8_t ping[CLBI_WIRE_HEADER], in[CLBI_WIRE_HEADER * 64];
+    size_t out_done = 0, in_done = 0;
+    const size_t all = (size_t)PINGS * CLBI_WIRE_HEADER;
+    for (int64_t until = check_ms() + 5000; in_done < all && check_ms() < until;) {
+        if (out_done < all) {
+            const struct clbi_wire_header h = {.id = (int32_t)(1000 + out_done / sizeof ping),
+                                               .type = CLBI_PING_REQ,
+                                               .flags = CLBI_FLAG_ACK};
+            clbi_wire_encode(ping, &h);
+            const size_t at = out_done % sizeof ping;
+            ssize_t n = send(t.peer.fd, ping + at, sizeof ping - at, MSG_DONTWAIT | MSG_NOSIGNAL);
+            out_done += n > 0 ? (size_t)n : 0;
+            if (n > 0) {
+                continue; /* takes nothing as long as it can say something */
+            }
+        }
+        ssize_t n = recv(t.peer.fd, in, sizeof in, MSG_DONTWAIT);
+        in_done += n > 0 ? (size_t)n : 0;
+        if (n <= 0) {
+            check_sleep_ms(1);
+        }
+    }
+    is_peer = false;
+    CHECK_EQ(in_done, all);
+    pair_close(&t);
+}
+
 int main(void)
 {
     check_watchdog(60);
@@ -289,6 +378,8 @@ int main(void)
     an_answer_that_does_not_come(false);
     large_packet_in_a_conversation();
     credit_beside_a_payload_that_stops();
+    a_write_behind_a_release();
+    answers_behind_a_pause();
     check_back_to(fds, threads);
     return 0;
 }

@@ -31,6 +31,7 @@ int main(int argc, char **argv)
         BOTH(payload_stops),
         BOTH(drain_stops),
         BOTH(slow_but_moving),
+        BOTH(slow_but_moving_large),
         BOTH(stall_behind_writes),
         BOTH(write_without_credit),
         BOTH(write_not_answered),
