@@ -354,6 +354,38 @@ static void bytes_while_idle(struct mini_loop *loop)
     close(peer);
 }
 
+/* Acknowledgements are hurried for a peer that waits for them in the middle of its packets, and for no
+ * other: each costs both ends a packet. */
+static void hurries_for_those_who_wait(struct mini_loop *loop)
+{
+    static uint8_t wire[1000], mem[1000];
+    const struct clbi_seg seg = plain(mem, sizeof mem);
+    struct end e;
+    int peer = make_pair(loop, &e, false);
+
+    quickacks = 0;
+    for (int i = 0; i < 20; i++) {
+        put(peer, wire, sizeof wire);
+        CHECK_EQ(receive(&e, &seg, 1, 84), CLB_OK);
+    }
+    CHECK_EQ(quickacks, 0);
+    for (int i = 0; i < 3; i++) {
+        const int before = e.received;
+        put(peer, wire, 500);
+        settle(loop);
+        CHECK_EQ(start(&e, &seg, 1, 84), CLBI_PENDING);
+        mini_loop_step(loop, 10);
+        check_sleep_ms(40);
+        put(peer, wire, 500);
+        UNTIL(loop, e.received > before);
+    }
+    put(peer, wire, sizeof wire);
+    CHECK_EQ(receive(&e, &seg, 1, 84), CLB_OK);
+    CHECK_GE(quickacks, 2);
+    end_close(&e);
+    close(peer);
+}
+
 int main(void)
 {
     struct mini_loop loop;
@@ -368,6 +400,7 @@ int main(void)
     ahead_saves_calls(&loop);
     bounded_work(&loop);
     bytes_while_idle(&loop);
+    hurries_for_those_who_wait(&loop);
     for (int local = 0; local < 2; local++) {
         strided_scatter(&loop, local);
         byte_at_a_time(&loop, local);

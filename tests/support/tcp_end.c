@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <unistd.h>
 
 /* ---- wrapped system calls -------------------------------------------------------------------- */
@@ -11,6 +12,17 @@
 unsigned recv_calls, send_calls;
 bool interrupt;
 size_t recv_limit;
+
+int __real_setsockopt(int fd, int level, int name, const void *value, socklen_t len);
+int __wrap_setsockopt(int fd, int level, int name, const void *value, socklen_t len);
+
+unsigned quickacks;
+
+int __wrap_setsockopt(int fd, int level, int name, const void *value, socklen_t len)
+{
+    quickacks += level == IPPROTO_TCP && name == TCP_QUICKACK;
+    return __real_setsockopt(fd, level, name, value, len);
+}
 
 ssize_t __real_recvmsg(int fd, struct msghdr *msg, int flags);
 ssize_t __wrap_recvmsg(int fd, struct msghdr *msg, int flags);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the tests of the TCP transport share: one transport on a loop of the test's own, a raw socket
- * as its peer, and wrappers of system calls (linked with --wrap: recvmsg, sendmsg, getaddrinfo).
+ * as its peer, and wrappers of system calls (linked with --wrap: recvmsg, sendmsg, getaddrinfo,
+ * setsockopt).
  */
 #ifndef TCP_END_H
 #define TCP_END_H
@@ -14,8 +15,9 @@
 
 /* Calls so far, without interrupted ones. */
 extern unsigned recv_calls, send_calls;
-extern bool interrupt;    /* every other call fails with EINTR first */
-extern size_t recv_limit; /* at most this many bytes per call; 0 = no limit */
+extern unsigned quickacks; /* times that TCP_QUICKACK was set */
+extern bool interrupt;     /* every other call fails with EINTR first */
+extern size_t recv_limit;  /* at most this many bytes per call; 0 = no limit */
 /* The resolver knows "several", which has these two addresses, and "slow", which takes its time to
  * fail. */
 extern char several[2][64];
