@@ -40,14 +40,20 @@ cl_int clbi_slot_create(struct clbi_slot *slot)
     return CL_SUCCESS;
 }
 
-/* -> EMPTY. The runtime keeps the memory until the last command that uses it has ended. */
-static void drop(struct clbi_slot *slot)
+/* The runtime keeps the memory until the last command that uses it has ended. */
+static void forget(struct clbi_slot *slot)
 {
     if (slot->mem)
         slot->pool->dev->fns->ReleaseMemObject(slot->mem);
     slot->mem = NULL;
     slot->ptr = NULL;
     slot->broken = slot->failed = slot->ready_failed = slot->ready_done = slot->taken = false;
+}
+
+/* -> EMPTY. */
+static void drop(struct clbi_slot *slot)
+{
+    forget(slot);
     clbi_slot_set(slot, CLBI_SLOT_EMPTY);
 }
 
@@ -62,23 +68,32 @@ static void later(clb_cl_pool *pool)
     pthread_mutex_unlock(&pool->lock);
 }
 
-void clbi_slot_refill(struct clbi_slot *slot)
+bool clbi_slot_refill(struct clbi_slot *slot)
 {
     clb_cl_pool *pool = slot->pool;
     cl_int code;
 
     if (pool->w_closing)
-        return;
+        return false;
     code = clbi_slot_create(slot);
     if (code == CL_SUCCESS) {
         pool->dev->worker->did = true;
-        return;
+        return true;
     }
     if (!pool->refill_logged)
         clbi_cl_log(&pool->dev->log, CLB_LOG_WARN, "a pool cannot replace a buffer: %s (%d)",
                     clbi_cl_error_name(code), code);
     pool->refill_logged = true;
     later(pool);
+    return false;
+}
+
+/* -> UNMAPPED, or EMPTY. Not by way of EMPTY: who waits until the buffers are home would miss it. */
+static void replace(struct clbi_slot *slot)
+{
+    forget(slot);
+    if (!clbi_slot_refill(slot))
+        clbi_slot_set(slot, CLBI_SLOT_EMPTY);
 }
 
 /* Given up: an unmap or a map failed, so nobody knows whether the buffer is mapped. */
@@ -100,13 +115,15 @@ static void poison(struct clbi_slot *slot, const char *what, cl_int code)
         pool->create_what = what;
     }
     pthread_mutex_unlock(&pool->lock);
+    if (!creating && !fresh) {
+        replace(slot);
+        return;
+    }
+    if (!creating) /* the replacement failed as well: not again at once */
+        later(pool);
     drop(slot);
     if (creating)
         pthread_cond_broadcast(&pool->cond);
-    else if (fresh) /* the replacement failed as well: not again at once */
-        later(pool);
-    else
-        clbi_slot_refill(slot);
 }
 
 static void renew(struct clbi_slot *slot)
@@ -120,8 +137,7 @@ static void renew(struct clbi_slot *slot)
     pthread_mutex_lock(&pool->lock);
     pool->renewed++;
     pthread_mutex_unlock(&pool->lock);
-    drop(slot);
-    clbi_slot_refill(slot);
+    replace(slot);
 }
 
 /* ---- RETIRED --------------------------------------------------------------------------------- */

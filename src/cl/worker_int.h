@@ -90,7 +90,7 @@ void clbi_slot_look_map(struct clbi_slot *slot);
 void clbi_slot_close_begin(struct clbi_slot *slot);
 /* CLOSING -> EMPTY. */
 void clbi_slot_look_close(struct clbi_slot *slot);
-/* EMPTY -> UNMAPPED, or tried again later. */
-void clbi_slot_refill(struct clbi_slot *slot);
+/* EMPTY -> UNMAPPED; false: it stays, and is tried again later. */
+bool clbi_slot_refill(struct clbi_slot *slot);
 
 #endif

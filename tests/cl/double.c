@@ -409,7 +409,7 @@ void dbl_start(bool threaded)
     dbl.failure = DBL_KEEP;
     dbl.align = 64;
     dbl.max_alloc = (size_t)1 << 30;
-    dbl.delay = 0;
+    dbl.delay = dbl.create_time = 0;
     dbl.cheap = dbl.quit = dbl.no_device = dbl.quiet = false;
     dbl.eager = !threaded;
     dbl.threaded = threaded;
@@ -475,6 +475,7 @@ SETTER(callbacks, enum dbl_callbacks, callbacks)
 SETTER(failure, enum dbl_failure, failure)
 SETTER(align, size_t, align)
 SETTER(delay, int64_t, delay)
+SETTER(create_time, int64_t, create_time)
 SETTER(cheap, bool, cheap)
 SETTER(eager, bool, eager)
 SETTER(max_alloc, size_t, max_alloc)

@@ -58,8 +58,9 @@ int dbl_finish(void);
 
 void dbl_set_callbacks(enum dbl_callbacks mode);
 void dbl_set_failure(enum dbl_failure mode);
-void dbl_set_align(size_t align); /* mapped pointers are odd multiples of this; default 64 */
-void dbl_set_delay(int64_t ns);   /* from the moment a command could run to its execution */
+void dbl_set_align(size_t align);     /* mapped pointers are odd multiples of this; default 64 */
+void dbl_set_delay(int64_t ns);       /* from the moment a command could run to its execution */
+void dbl_set_create_time(int64_t ns); /* how long clCreateBuffer() takes; default 0 */
 void dbl_set_eager(bool eager); /* clFlush() executes what can run; on at start when not threaded */
 void dbl_set_cheap(bool cheap); /* garbage in the first page only */
 void dbl_set_max_alloc(size_t bytes);

@@ -2,6 +2,8 @@
 /* The entry points of the double. */
 #include "double_int.h"
 
+#include <time.h>
+
 static int the_platform;
 
 /* ---- commands -------------------------------------------------------------------------------- */
@@ -265,6 +267,7 @@ static cl_mem CL_API_CALL dblCreateBuffer(cl_context context, cl_mem_flags flags
                                           void *host, cl_int *err)
 {
     cl_int code = dbli_enter(DBL_CreateBuffer);
+    struct timespec time = {0};
     struct mem *m = NULL;
 
     if (flags &
@@ -286,7 +289,10 @@ static cl_mem CL_API_CALL dblCreateBuffer(cl_context context, cl_mem_flags flags
             dbl.mems++;
         }
     }
+    time.tv_nsec = (long)dbl.create_time;
     dbli_leave();
+    if (time.tv_nsec > 0)
+        nanosleep(&time, NULL);
     if (err)
         *err = code;
     return (cl_mem)(void *)m;

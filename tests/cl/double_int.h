@@ -99,7 +99,7 @@ struct dbl_state {
     enum dbl_callbacks callbacks;
     enum dbl_failure failure;
     size_t align, max_alloc;
-    int64_t delay;
+    int64_t delay, create_time;
     uint64_t calls[DBL_FN_COUNT], total, events_created, events_live, seq;
     struct {
         uint64_t at;

@@ -362,12 +362,63 @@ static void foreign_buffers_are_refused(void)
     finish();
 }
 
+/* A buffer that is being replaced is not home yet: who drains waits for it. */
+static void drain_waits_for_replacements(void)
+{
+    int how;
+
+    for (how = 0; how < 4; how++) {
+        struct kit k;
+        clb_cl_frame *frame = NULL;
+        struct kit_seen seen = {.n = 1};
+        struct clb_buf buf;
+        cl_event bad = NULL;
+
+        dbl_start(true);
+        kit_open(&k, false, 2, SIZE, CLB_CL_FENCE_ALL);
+        dbl_set_create_time(20 * 1000000);
+        switch (how) {
+        case 0: dbl_fail(DBL_EnqueueUnmapMemObject, 1, 1, CL_INVALID_VALUE); break;
+        case 1: dbl_fail_event(DBL_EnqueueUnmapMemObject, 1, 1, -1); break;
+        case 2: dbl_fail_event(DBL_EnqueueMapBuffer, 1, 1, -5); break;
+        default: break; /* the consumer's command */
+        }
+        if (how == 0) {
+            CHECK_EQ(kit_alloc(&k, &buf, 0), CLB_OK);
+            CHECK_EQ(k.a.release(k.a.opaque, &buf, SIZE), CLB_ERR_CL);
+            clb_buf_free(&k.a, &buf);
+        } else {
+            frame = kit_frame(&k, 1);
+            if (how == 3) {
+                struct dbl_kernel kernel = {.fail = -5};
+
+                CHECK_EQ(dbl_enqueue(k.queue, &kernel, &bad), CL_SUCCESS);
+                CHECK_EQ(clb_cl_frame_used(frame, 1, &bad), CLB_OK);
+                dbl_fns.ReleaseEvent(bad);
+            } else if (how == 2) {
+                kit_consume(&k, k.queue, frame, &seen, NULL, NULL);
+            }
+            clb_cl_frame_unref(&frame);
+        }
+        CHECK_EQ(clb_cl_device_drain(k.dev, 5 * SEC), CLB_OK);
+        CHECK_EQ(kit_stats(&k).free, 2);
+        CHECK_EQ(kit_stats(&k).poisoned + kit_stats(&k).renewed, 1);
+        kit_close(&k);
+        kit_wait_gone(mem_live);
+        finish();
+    }
+}
+
 int main(void)
 {
     static const struct kit_test tests[] = {
-        KIT_TEST(failed_use_renews),        KIT_TEST(failed_unmap_or_map_poisons),
-        KIT_TEST(refill_is_tried_again),    KIT_TEST(creation_fails_cleanly),
-        KIT_TEST(devices_are_found_or_not), KIT_TEST(foreign_buffers_are_refused),
+        KIT_TEST(failed_use_renews),
+        KIT_TEST(failed_unmap_or_map_poisons),
+        KIT_TEST(refill_is_tried_again),
+        KIT_TEST(creation_fails_cleanly),
+        KIT_TEST(devices_are_found_or_not),
+        KIT_TEST(foreign_buffers_are_refused),
+        KIT_TEST(drain_waits_for_replacements),
     };
 
     check_watchdog(240);
