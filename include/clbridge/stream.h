@@ -34,6 +34,32 @@
  * streams that are not opened spill, until their window is used up. Opening finds all of them, in
  * order; with a drop policy it gives their credit back and keeps the newest queue_len.
  *
+ * METADATA BEHIND THE PIXELS (`trailer`)
+ *
+ *  A depthai camera sends | pixels | metadata | 24 bytes of trailer | as one packet. Where the pixels
+ *  end is known only when its last byte is in, so that it is foreseen: from the configured `image`,
+ *  or from the packets before. The transport writes the pixels to the allocator's memory and the
+ *  rest to host memory (clb_packet_metadata()).
+ *   - Pixels of a constant size are foreseen exactly: nothing is moved and nothing read back.
+ *   - Pixels of a varying size (encoded pictures) are foreseen too small, and the few bytes that are
+ *     missing are written behind them (moved_bytes).
+ *   - Pixels that shrink unforeseen have drawn metadata into the allocator's memory, which is read
+ *     back (readback_bytes). With `write_only` it is not: the packet comes with its pixels, without
+ *     metadata, and CLB_METADATA_BAD.
+ *   - The first packet is received in host memory and copied once by clb_stream_read(), as a spilled
+ *     one, unless `image` is configured.
+ *  A trailer that contradicts itself makes its packet come as it is, raw, with CLB_METADATA_BAD; the
+ *  link and later packets are not affected.
+ *
+ * ROW PITCH (`dst_pitch_align`, `dst_plane_align`)
+ *
+ *  With one of these the rows and planes are placed while they are received, each at its own offset,
+ *  in the layout of clb_image_init() for these alignments, and what lies between them is not
+ *  written. The layout that the peer sends is `image`, or what the metadata of the packets before
+ *  says. A packet that turns out to be laid out in another way, and every packet where the transport
+ *  cannot scatter, is moved once by the host (moved_bytes); with `write_only` such a packet comes with
+ *  CLB_METADATA_BAD and without an image.
+ *
  * AFTER clb_stream_close() payloads of that stream are read and dropped, and their credit given
  * back, until it is opened again; one that is arriving at that moment is completed first.
  *
@@ -76,6 +102,15 @@ enum clb_metadata_status {
     CLB_METADATA_BAD,  /* what is there contradicts itself or is too large */
 };
 
+/** What a packet is in a message of several packets, which are delivered one by one. */
+enum clb_part {
+    CLB_PART_WHOLE,      /* a message of its own */
+    CLB_PART_SPLIT_HEAD, /* no pixels; announces a message that follows in part_count raw packets */
+    CLB_PART_SPLIT,      /* one of these, without a trailer of its own */
+    CLB_PART_GROUP_HEAD, /* announces part_count messages that belong together */
+    CLB_PART_GROUP,      /* one of these */
+};
+
 /** One piece of a gather write. */
 struct clb_iovec {
     const void *base; /* may be NULL when len is 0 */
@@ -93,12 +128,12 @@ typedef struct clb_stream_params {
     size_t write_window;     /* bytes that we want to have unreleased at most, rounded up to 64: the
                             largest packet that can be written; 0 = read only */
     int64_t open_timeout_ns; /* of clb_stream_open(); 0 = 5 s, < 0 = never */
-    enum clb_trailer trailer; /* 0 = CLB_TRAILER_NONE, the only one in this version */
-    size_t max_metadata;      /* bytes accepted behind the pixels; 0 = 51200 */
-    struct clb_image image;   /* what the peer sends; fmt 0 = unknown. Not looked at, handed on */
-    size_t dst_pitch_align;   /* rows are placed at multiples of so many bytes; 0 = rows as they
-                                 come, all that this version does */
-    size_t dst_plane_align;   /* planes likewise */
+    enum clb_trailer trailer; /* 0 = CLB_TRAILER_NONE; see above */
+    size_t max_metadata;      /* bytes accepted behind the pixels, at most 1 MiB; 0 = 51200 */
+    struct clb_image image;   /* what the peer sends; fmt 0 = unknown */
+    size_t dst_pitch_align;   /* rows are placed at multiples of so many bytes, power of two; 0 = as
+                                 they come, or packed when dst_plane_align is set */
+    size_t dst_plane_align;   /* planes likewise; 0 = planes follow each other */
     int write_only;  /* 1 = the host must never read the memory, not even to repair a guess about
                         where the pixels end; 0 = it may */
     int write_async; /* 0 = clb_stream_write() returns when the peer has acknowledged; 1 = when the
@@ -123,8 +158,7 @@ typedef struct clb_stream_params {
  * referenced.
  * @thread any. @blocks up to open_timeout_ns.
  * @return CLB_OK; INVAL, BUSY (already open), TIMEOUT, TOOBIG (refused by the peer: too many
- *         streams or window), IO (refused by the peer without a reason), NOSYS (trailer and
- *         re-pitch in this version), CLOSED, LOST, NOMEM, STATE.
+ *         streams or window), IO (refused by the peer without a reason), CLOSED, LOST, NOMEM, STATE.
  */
 CLB_API int clb_stream_open(clb_stream **out, clb_link *link, const clb_stream_params *params);
 
@@ -239,9 +273,9 @@ CLB_API void clb_stream_get_stats(const clb_stream *stream, clb_stream_stats *ou
 
 typedef struct clb_packet_info {
     uint64_t seq;         /* arrivals on this stream, from 0, dropped ones included */
-    size_t size;          /* pixel bytes */
+    size_t size;          /* pixel bytes; with re-pitched rows all that the layout spans */
     size_t metadata_size; /* bytes */
-    enum clb_metadata_status metadata_status; /* NONE in this version */
+    enum clb_metadata_status metadata_status;
     int64_t peer_ns;         /* send time by the peer's monotonic clock, 0 = unknown */
     int64_t first_byte_ns;   /* header complete, ns of our CLOCK_MONOTONIC */
     int64_t last_byte_ns;    /* payload complete, likewise */
@@ -250,8 +284,14 @@ typedef struct clb_packet_info {
     size_t readback_bytes;   /* likewise */
     int spilled;             /* 1 = went through host memory */
     uint32_t stream_id;      /* number on the wire */
-    int32_t object_type;     /* behind the metadata, as the peer numbers it; meaningful with
-                            CLB_METADATA_OK only, see clb_depthai_parse() */
+    int32_t object_type; /* behind the metadata, as the peer numbers it, see clb_depthai_parse();
+                            0 with CLB_METADATA_NONE */
+    size_t total;        /* bytes of the packet on the wire: pixels, metadata, trailer */
+    size_t claimed_metadata; /* bytes that the trailer claims; nonsense, perhaps, with
+                            CLB_METADATA_BAD */
+    enum clb_part part;      /* whether this packet is a part of something */
+    uint32_t part_index;     /* of SPLIT and GROUP: from 0 */
+    uint32_t part_count;     /* of all but WHOLE: the packets that follow, or followed, the head */
 } clb_packet_info;
 
 /*
@@ -273,7 +313,7 @@ CLB_API size_t clb_packet_size(const clb_packet *packet);
 /**
  * The metadata, in host memory apart from the pixels; *size (may be NULL) is set in any case.
  * @owner borrowed until free. @thread one at a time per packet. @blocks no.
- * @return its first byte, 64-byte aligned; NULL with *size 0 = none (always, in this version).
+ * @return its first byte, 64-byte aligned; NULL with *size 0 = none.
  */
 CLB_API const void *clb_packet_metadata(const clb_packet *packet, size_t *size);
 /**
@@ -283,8 +323,8 @@ CLB_API const void *clb_packet_metadata(const clb_packet *packet, size_t *size);
  */
 CLB_API void *clb_packet_context(const clb_packet *packet);
 /**
- * Layout of the pixels: what the stream was opened with. It has not been checked against the size,
- * which the peer decides: clb_image_check().
+ * Layout of the pixels in the buffer: what the metadata says, or else what the stream was opened
+ * with, with the rows where they were placed. It fits the size of the packet.
  * @owner borrowed until free. @thread one at a time per packet. @blocks no. @return NULL = unknown.
  */
 CLB_API const struct clb_image *clb_packet_image(const clb_packet *packet);

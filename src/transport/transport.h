@@ -30,11 +30,15 @@
 #define CLBI_PENDING 1
 #define CLBI_DONE 0
 
-/* A strided piece of caller memory: rows of row_bytes, pitch apart. rows = 1: plain bytes. */
+/* A strided piece of caller memory: rows of row_bytes, pitch apart. rows = 1: plain bytes. After each
+ * row, the last one too, `gap` bytes of the stream are thrown away: they go to `sink`, which may be
+ * written at any time and by all of them, and is never read. */
 struct clbi_seg {
     void *base;
     size_t row_bytes, pitch;
     size_t rows;
+    size_t gap; /* 0 = rows follow each other in the stream */
+    void *sink; /* `gap` bytes */
 };
 
 /* A descriptor that the loop watches. Lives inside its owner; fd must stay open while watched. */
