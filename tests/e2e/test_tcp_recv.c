@@ -67,7 +67,11 @@ static void strided_scatter(struct mini_loop *loop, bool local)
         CHECK_EQ(receive(&e, segs, 5, 0), CLB_OK);
         CHECK_LE(recv_calls, 2);
         CHECK(memcmp(mem + 32 + PITCH, wire + 11 + ROW, ROW) == 0);
-        CHECK_EQ(receive(&e, &(struct clbi_seg){mem, 1, 1, 80000 - less}, 1, 0), CLB_OK);
+        CHECK_EQ(receive(&e,
+                         &(struct clbi_seg){
+                             .base = mem, .row_bytes = 1, .pitch = 1, .rows = 80000 - less},
+                         1, 0),
+                 CLB_OK);
     }
     end_close(&e);
     close(peer);

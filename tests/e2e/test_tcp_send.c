@@ -106,7 +106,8 @@ static void a10_vanished_peer(struct mini_loop *loop, bool local)
     CHECK_EQ(e.send_st.native, EPIPE);
     /* The reset was told to the sender; the receiver must not take it for an orderly end. */
     if (!local)
-        CHECK_EQ(receive(&e, &(struct clbi_seg){data, 1, 1, 1}, 1, 0), CLB_ERR_LOST);
+        CHECK_EQ(receive(&e, &(struct clbi_seg){.base = data, .row_bytes = 1, .rows = 1}, 1, 0),
+                 CLB_ERR_LOST);
     end_close(&e);
     CHECK_EQ(sigpipes, 0);
     sigaction(SIGPIPE, &old, &now);
