@@ -360,6 +360,18 @@ bool dbli_step_locked(void)
     return false;
 }
 
+unsigned dbl_live(void)
+{
+    const struct obj *o;
+    unsigned n = 0;
+
+    pthread_mutex_lock(&dbl.lock);
+    for (o = dbl.live.next; o != &dbl.live; o = o->next)
+        n++;
+    pthread_mutex_unlock(&dbl.lock);
+    return n;
+}
+
 bool dbl_step(void)
 {
     bool did;

@@ -76,6 +76,7 @@ uint64_t dbl_calls(enum dbl_fn fn);
 uint64_t dbl_total(void); /* of all functions */
 const char *dbl_fn_name(enum dbl_fn fn);
 uint64_t dbl_events_created(void), dbl_events_live(void);
+unsigned dbl_live(void); /* objects of all kinds that exist */
 unsigned dbl_mem_live(void), dbl_mapped(void); /* buffers that exist, that are mapped */
 unsigned dbl_context_refs(cl_context context), dbl_queue_refs(cl_command_queue queue);
 
