@@ -218,24 +218,44 @@ static const struct arg_opt *find(const struct arg_spec *spec, const char *name,
     return NULL;
 }
 
+/* Column of the help texts, and where a long list of choices is broken. */
+#define HELP_LEFT 26
+#define HELP_RIGHT 90
+
+/* "--format a|b|c", over as many lines as it takes. Returns the columns of the last one. */
+static size_t print_choices(const struct arg_opt *opt, FILE *out)
+{
+    size_t at = (size_t)fprintf(out, "  --%s ", opt->name);
+
+    for (const char *c = opt->choices; *c;) {
+        size_t len = strcspn(c, "|") + (c[strcspn(c, "|")] == '|');
+
+        if (at + len > HELP_RIGHT)
+            at = (size_t)fprintf(out, "\n%*s", HELP_LEFT, "") - 1;
+        at += (size_t)fprintf(out, "%.*s", (int)len, c);
+        c += len;
+    }
+    return at;
+}
+
 static void print_help(const struct arg_spec *spec, FILE *out)
 {
     fprintf(out, "Usage: clbridge %s\n\n%s\n\n", spec->synopsis, spec->about);
     for (size_t i = 0; i < spec->num_opts; i++) {
         const struct arg_opt *opt = &spec->opts[i];
-        char left[64];
+        size_t at;
 
         if (opt->kind == ARG_CHOICE)
-            snprintf(left, sizeof left, "--%s %s", opt->name, opt->choices);
+            at = print_choices(opt, out);
         else
-            snprintf(left, sizeof left, "--%s%s%s", opt->name, opt->value ? " " : "",
-                     opt->value ? opt->value : "");
-        if (strlen(left) <= 22)
-            fprintf(out, "  %-22s  %s\n", left, opt->help);
+            at = (size_t)fprintf(out, "  --%s%s%s", opt->name, opt->value ? " " : "",
+                                 opt->value ? opt->value : "");
+        if (at <= HELP_LEFT - 2)
+            fprintf(out, "%*s%s\n", (int)(HELP_LEFT - at), "", opt->help);
         else
-            fprintf(out, "  %s\n  %-22s  %s\n", left, "", opt->help);
+            fprintf(out, "\n%*s%s\n", HELP_LEFT, "", opt->help);
     }
-    fprintf(out, "  %-22s  %s\n", "--help", "this text");
+    fprintf(out, "  %-*s%s\n", HELP_LEFT - 2, "--help", "this text");
     if (spec->notes)
         fprintf(out, "\n%s\n", spec->notes);
 }
@@ -248,7 +268,7 @@ static int parse_option(const struct arg_spec *spec, int argc, char **argv, int 
     size_t len = strcspn(name, "=");
     const char *value = name[len] ? name + len + 1 : NULL;
     const struct arg_opt *opt = find(spec, name, len);
-    char got[80], want[160];
+    char got[80], want[256];
 
     if (!opt)
         return args_usage(spec->command, err, "there is no option %s",

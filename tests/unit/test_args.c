@@ -27,6 +27,10 @@ static const struct arg_opt opts[] = {
     {"ms", ARG_MS, OPT(ms), "MS", "a time", NULL, 1, 0},
     {"real", ARG_REAL, OPT(real), "F", "a rate", NULL, 0, 1000},
     {"size", ARG_SIZE, OPT(size), "WxH", "a size", NULL, 0, 0},
+    {"many", ARG_CHOICE, OPT(choice), NULL, "one of many",
+     "choice-number-one|choice-number-two|choice-number-three|choice-number-four|"
+     "choice-number-five|choice-number-six|choice-number-seven",
+     0, 0},
 };
 
 static const struct arg_spec spec = {
@@ -80,7 +84,7 @@ Test(args, values_in_both_spellings)
 
 static void expect_bad(char *name, char *value, const char *message)
 {
-    char want[300];
+    char want[400];
 
     cr_expect_eq(value ? PARSE(name, value) : PARSE(name), ARG_BAD, "%s %s", name, value);
     snprintf(want, sizeof want, "clbridge test: %s (try 'clbridge test --help')\n", message);
@@ -137,6 +141,29 @@ Test(args, help_names_every_option)
     }
     cr_expect(strstr(said, "Usage: clbridge test [WORD] [OPTIONS]\n"));
     cr_expect(strstr(said, "Notes.\n"));
+    cr_expect(strstr(said, "\n  --flag                  a flag\n"), "%s", said);
+}
+
+Test(args, a_long_list_of_choices_is_told_whole)
+{
+    char one[32];
+
+    cr_assert_eq(PARSE("--help"), ARG_HELP);
+    for (const char *line = said, *end; *line; line = end + 1) {
+        end = strchr(line, '\n');
+        cr_expect_leq(end - line, 90, "%.*s", (int)(end - line), line);
+    }
+    for (int i = 0; i < 7; i++) {
+        args_choice(opts[8].choices, i, one, sizeof one);
+        cr_expect(strstr(said, one), "%s", one);
+        cr_assert_eq(PARSE("--many", one), ARG_OK);
+        cr_expect_eq(v.choice, i);
+        cr_assert_eq(PARSE("--help"), ARG_HELP);
+    }
+    expect_bad("--many", "choice-number-eight",
+               "--many wants one of choice-number-one|choice-number-two|choice-number-three|"
+               "choice-number-four|choice-number-five|choice-number-six|choice-number-seven, got "
+               "'choice-number-eight'");
 }
 
 Test(args, choices_by_number)
