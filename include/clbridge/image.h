@@ -32,6 +32,7 @@ extern "C" {
  *   RAW10, RAW12, RAW16   h rows of w u16, little-endian, value in the low bits, Bayer
  *   RAW10P         MIPI CSI-2 packed: 4 pixels in 5 bytes, rows of (w+3)/4*5 bytes, Bayer
  *   RGBPF32        three planes of h rows of w float
+ * Groups are whole ones: bytes of the last one that belong to no pixel are there, and any value.
  */
 #define CLB_PIXFMT_MAP(X)                                                                          \
     X(GRAY8, "gray8", 1)                                                                           \
@@ -106,11 +107,13 @@ struct clb_image {
 
 /**
  * Fills *img for a format and size in pixels. Every pitch is rounded up to pitch_align and every
- * plane offset to plane_align (bytes; 0 = 1 = packed). NV12 and NV21 keep the chroma plane at
+ * plane offset to plane_align (bytes; 0 = 1 = packed). Each plane has its own pitch: that of I420
+ * and YV12 chroma comes from rows of (w + 1) / 2 bytes. A plane starts where the padded rows of the
+ * one before it end, or at the next multiple of plane_align: NV12 and NV21 have the chroma plane at
  * pitch * height whenever that is aligned, so that the whole is also one picture of 3/2 height.
  * @owner img by the caller. @thread any. @blocks no.
  * @return CLB_OK; INVAL for an unknown format, a size of 0 or an alignment that is no power of two;
- *         TOOBIG when a size overflows; NOSYS for a format without layout support in this version.
+ *         TOOBIG when a size overflows.
  */
 CLB_API CLB_NODISCARD int clb_image_init(struct clb_image *img, enum clb_pixfmt fmt, uint32_t width,
                                          uint32_t height, size_t pitch_align, size_t plane_align);
@@ -119,7 +122,7 @@ CLB_API CLB_NODISCARD int clb_image_init(struct clb_image *img, enum clb_pixfmt 
  * Bytes from the start of the pixels to the end of the last used byte: the largest of
  * offset + pitch * (rows - 1) + row bytes over the planes.
  * @owner img is borrowed during the call. @thread any. @blocks no.
- * @return bytes; 0 when img is NULL, unknown, without layout support in this version, or overflows.
+ * @return bytes; 0 when img is NULL, unknown, without pixels, or overflows.
  */
 CLB_API size_t clb_image_bytes(const struct clb_image *img);
 
@@ -127,8 +130,7 @@ CLB_API size_t clb_image_bytes(const struct clb_image *img);
  * Checks a layout from an untrusted source against the bytes that are there: known format, sizes
  * not 0, pitch >= row bytes, every plane inside `available` (bytes), all in 64 bits.
  * @owner img is borrowed during the call. @thread any. @blocks no.
- * @return CLB_OK; INVAL (NULL, contradictory), TOOBIG (does not fit), NOSYS (a format without
- *         layout support in this version).
+ * @return CLB_OK; INVAL (NULL, contradictory), TOOBIG (does not fit).
  */
 CLB_API CLB_NODISCARD int clb_image_check(const struct clb_image *img, size_t available);
 

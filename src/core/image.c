@@ -3,24 +3,50 @@
  * Pixel formats and plane layouts: sizes, checks, names. Pure arithmetic on untrusted numbers,
  * every product and sum is checked in 64 bits.
  */
-#include <clbridge/image.h>
+#include "image_shape.h"
 
 #include <stdbool.h>
 #include <string.h>
 
+/* How a plane is stored: one group of `bytes` for so many pixels across, one row for so many down;
+ * begun groups and rows are whole ones. */
+struct form {
+    uint8_t across, down, bytes;
+};
+
+/* clang-format off */
+#define WHOLE(bytes) {1, 1, bytes}
+#define QUARTER(bytes) {2, 2, bytes}
+#define FORM_GRAY8   {WHOLE(1)}
+#define FORM_GRAY16  {WHOLE(2)}
+#define FORM_NV12    {WHOLE(1), QUARTER(2)}
+#define FORM_NV21    {WHOLE(1), QUARTER(2)}
+#define FORM_I420    {WHOLE(1), QUARTER(1), QUARTER(1)}
+#define FORM_YV12    {WHOLE(1), QUARTER(1), QUARTER(1)}
+#define FORM_YUYV    {{2, 1, 4}}
+#define FORM_UYVY    {{2, 1, 4}}
+#define FORM_RGB24   {WHOLE(3)}
+#define FORM_BGR24   {WHOLE(3)}
+#define FORM_RGBP    {WHOLE(1), WHOLE(1), WHOLE(1)}
+#define FORM_BGRP    {WHOLE(1), WHOLE(1), WHOLE(1)}
+#define FORM_RGBA    {WHOLE(4)}
+#define FORM_BGRA    {WHOLE(4)}
+#define FORM_RAW8    {WHOLE(1)}
+#define FORM_RAW10   {WHOLE(2)}
+#define FORM_RAW12   {WHOLE(2)}
+#define FORM_RAW16   {WHOLE(2)}
+#define FORM_RAW10P  {{4, 1, 5}}
+#define FORM_RGBPF32 {WHOLE(4), WHOLE(4), WHOLE(4)}
+/* clang-format on */
+
 static const struct {
     const char *name;
     uint32_t planes;
-} formats[CLB_PIXFMT_COUNT] = {[CLB_PIXFMT_UNKNOWN] = {"unknown", 0},
-#define FORMAT_ENTRY(id, text, n) [CLB_PIXFMT_##id] = {text, n},
+    struct form form[3];
+} formats[CLB_PIXFMT_COUNT] = {[CLB_PIXFMT_UNKNOWN] = {"unknown", 0, {{0, 0, 0}}},
+#define FORMAT_ENTRY(id, text, n) [CLB_PIXFMT_##id] = {text, n, FORM_##id},
                                CLB_PIXFMT_MAP(FORMAT_ENTRY)
 #undef FORMAT_ENTRY
-};
-
-/* What a plane holds, without padding. */
-struct shape {
-    uint64_t row_bytes;
-    uint64_t rows;
 };
 
 static bool known(enum clb_pixfmt fmt)
@@ -28,23 +54,14 @@ static bool known(enum clb_pixfmt fmt)
     return (int)fmt > CLB_PIXFMT_UNKNOWN && (int)fmt < CLB_PIXFMT_COUNT;
 }
 
-static bool supported(enum clb_pixfmt fmt)
+/* Nothing can overflow here: 32 bits by 5 at most. */
+struct clbi_plane_shape clbi_plane_shape(const struct clb_image *img, uint32_t plane)
 {
-    return fmt == CLB_PIXFMT_NV12 || fmt == CLB_PIXFMT_RGB24 || fmt == CLB_PIXFMT_BGR24 ||
-           fmt == CLB_PIXFMT_GRAY8;
-}
+    const struct form form = formats[img->fmt].form[plane];
+    const uint64_t w = img->width, h = img->height;
 
-/* fmt is supported(), plane below its number of planes; nothing can overflow here. */
-static struct shape plane_shape(enum clb_pixfmt fmt, uint32_t width, uint32_t height,
-                                uint32_t plane)
-{
-    const uint64_t w = width, h = height;
-
-    if (fmt == CLB_PIXFMT_RGB24 || fmt == CLB_PIXFMT_BGR24)
-        return (struct shape){3 * w, h};
-    if (fmt == CLB_PIXFMT_NV12 && plane == 1)
-        return (struct shape){(w + 1) / 2 * 2, (h + 1) / 2};
-    return (struct shape){w, h};
+    return (struct clbi_plane_shape){(w + form.across - 1) / form.across * form.bytes,
+                                     (h + form.down - 1) / form.down};
 }
 
 static bool mul_add(uint64_t *out, uint64_t a, uint64_t b, uint64_t c)
@@ -66,7 +83,7 @@ static bool align_up(uint64_t *value, uint64_t align)
 }
 
 /* First byte after the plane's last used one: offset + pitch * (rows - 1) + row bytes. */
-static bool plane_end(uint64_t *end, const struct clb_plane *plane, struct shape shape)
+static bool plane_end(uint64_t *end, const struct clb_plane *plane, struct clbi_plane_shape shape)
 {
     uint64_t last_row;
 
@@ -88,8 +105,6 @@ int clb_image_init(struct clb_image *img, enum clb_pixfmt fmt, uint32_t width, u
     if (!img || !known(fmt) || width == 0 || height == 0 ||
         (pitch_align & (pitch_align - 1)) != 0 || (plane_align & (plane_align - 1)) != 0)
         return CLB_ERR_INVAL;
-    if (!supported(fmt))
-        return CLB_ERR_NOSYS;
 
     memset(&out, 0, sizeof out);
     out.fmt = fmt;
@@ -97,7 +112,7 @@ int clb_image_init(struct clb_image *img, enum clb_pixfmt fmt, uint32_t width, u
     out.height = height;
     out.num_planes = formats[fmt].planes;
     for (uint32_t i = 0; i < out.num_planes; i++) {
-        const struct shape shape = plane_shape(fmt, width, height, i);
+        const struct clbi_plane_shape shape = clbi_plane_shape(&out, i);
         uint64_t pitch = shape.row_bytes;
 
         if (!align_up(&pitch, pitch_align) || pitch > SIZE_MAX || !align_up(&next, plane_align) ||
@@ -120,10 +135,10 @@ size_t clb_image_bytes(const struct clb_image *img)
 {
     uint64_t bytes = 0, end;
 
-    if (!img || !known(img->fmt) || !supported(img->fmt) || img->width == 0 || img->height == 0)
+    if (!img || !known(img->fmt) || img->width == 0 || img->height == 0)
         return 0;
     for (uint32_t i = 0; i < formats[img->fmt].planes; i++) {
-        if (!plane_end(&end, &img->plane[i], plane_shape(img->fmt, img->width, img->height, i)))
+        if (!plane_end(&end, &img->plane[i], clbi_plane_shape(img, i)))
             return 0;
         if (end > bytes)
             bytes = end;
@@ -139,10 +154,8 @@ int clb_image_check(const struct clb_image *img, size_t available)
         img->num_planes != formats[img->fmt].planes || (unsigned)img->bayer > CLB_BAYER_GBRG ||
         (unsigned)img->matrix > CLB_MATRIX_709 || (unsigned)img->range > CLB_RANGE_FULL)
         return CLB_ERR_INVAL;
-    if (!supported(img->fmt))
-        return CLB_ERR_NOSYS;
     for (uint32_t i = 0; i < img->num_planes; i++) {
-        const struct shape shape = plane_shape(img->fmt, img->width, img->height, i);
+        const struct clbi_plane_shape shape = clbi_plane_shape(img, i);
 
         if (img->plane[i].pitch < shape.row_bytes)
             return CLB_ERR_INVAL;

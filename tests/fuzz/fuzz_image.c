@@ -12,16 +12,40 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 __extension__ typedef unsigned __int128 wide;
 
+/* Written once more, format by format, as image.h describes them. */
 static wide end_of(const struct clb_image *img, uint32_t i)
 {
     const wide w = img->width, h = img->height;
     wide row = w, rows = h;
 
-    if (img->fmt == CLB_PIXFMT_RGB24 || img->fmt == CLB_PIXFMT_BGR24)
-        row = w * 3;
-    if (img->fmt == CLB_PIXFMT_NV12 && i == 1) {
-        row = (w + 1) / 2 * 2;
-        rows = (h + 1) / 2;
+    switch (img->fmt) {
+    case CLB_PIXFMT_GRAY16:
+    case CLB_PIXFMT_RAW10:
+    case CLB_PIXFMT_RAW12:
+    case CLB_PIXFMT_RAW16: row = 2 * w; break;
+    case CLB_PIXFMT_NV12:
+    case CLB_PIXFMT_NV21:
+        if (i > 0) {
+            row = (w + 1) / 2 * 2;
+            rows = (h + 1) / 2;
+        }
+        break;
+    case CLB_PIXFMT_I420:
+    case CLB_PIXFMT_YV12:
+        if (i > 0) {
+            row = (w + 1) / 2;
+            rows = (h + 1) / 2;
+        }
+        break;
+    case CLB_PIXFMT_YUYV:
+    case CLB_PIXFMT_UYVY: row = (w + 1) / 2 * 4; break;
+    case CLB_PIXFMT_RGB24:
+    case CLB_PIXFMT_BGR24: row = 3 * w; break;
+    case CLB_PIXFMT_RGBA:
+    case CLB_PIXFMT_BGRA:
+    case CLB_PIXFMT_RGBPF32: row = 4 * w; break;
+    case CLB_PIXFMT_RAW10P: row = (w + 3) / 4 * 5; break;
+    default: break;
     }
     if (img->plane[i].pitch < row)
         abort();

@@ -138,9 +138,7 @@ static void refused()
     other = img;
     other.plane[0].pitch = 15;
     CHECK_EQ(code([&] { clb::mat(mem.data(), mem.size(), other); }), CLB_ERR_INVAL);
-    other = img;
-    other.fmt = CLB_PIXFMT_I420;
-    other.num_planes = 3;
+    other = image(CLB_PIXFMT_I420, 16, 8, 0, 0);
     CHECK_EQ(code([&] { clb::mat(mem.data(), mem.size(), other); }), CLB_ERR_NOSYS);
     CHECK_EQ(code([] { clb::umat(nullptr); }), CLB_ERR_NOSYS);
 }
