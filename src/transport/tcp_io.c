@@ -115,9 +115,15 @@ static int fail_end(struct clbi_transport *t, struct clb_status *st)
 
 /* ---- receive --------------------------------------------------------------------------------- */
 
+/* What a row takes of the stream. */
+static size_t row_step(const struct clbi_seg *seg)
+{
+    return seg->row_bytes + seg->gap;
+}
+
 static bool contiguous(const struct clbi_seg *seg)
 {
-    return seg->rows <= 1 || seg->pitch == seg->row_bytes;
+    return seg->gap == 0 && (seg->rows <= 1 || seg->pitch == seg->row_bytes);
 }
 
 /* Puts the cursor on the next byte that is missing; false when there is none. */
@@ -125,11 +131,11 @@ static bool rx_settle(struct tcp_rx *rx)
 {
     while (rx->seg < rx->n) {
         const struct clbi_seg *seg = &rx->segs[rx->seg];
-        if (rx->row < seg->rows && rx->byte == seg->row_bytes) {
+        if (rx->row < seg->rows && rx->byte == row_step(seg)) {
             rx->row++;
             rx->byte = 0;
         }
-        if (rx->row < seg->rows && seg->row_bytes > 0)
+        if (rx->row < seg->rows && row_step(seg) > 0)
             return true;
         rx->seg++;
         rx->row = rx->byte = 0;
@@ -137,12 +143,30 @@ static bool rx_settle(struct tcp_rx *rx)
     return false;
 }
 
+/* Where the bytes from a settled cursor on go, as far as they lie together. */
+static struct iovec rx_piece(const struct tcp_rx *rx)
+{
+    const struct clbi_seg *seg = &rx->segs[rx->seg];
+    struct iovec piece;
+
+    if (rx->byte < seg->row_bytes) {
+        const size_t rows = contiguous(seg) ? seg->rows - rx->row : 1;
+        piece.iov_base = (uint8_t *)seg->base + rx->row * seg->pitch + rx->byte;
+        piece.iov_len = rows * seg->row_bytes - rx->byte;
+    } else {
+        const size_t into = rx->byte - seg->row_bytes;
+        piece.iov_base = (uint8_t *)seg->sink + into;
+        piece.iov_len = seg->gap - into;
+    }
+    return piece;
+}
+
 static void rx_advance(struct tcp_rx *rx, size_t bytes)
 {
     rx->done += bytes;
     while (bytes > 0 && rx_settle(rx)) {
         const struct clbi_seg *seg = &rx->segs[rx->seg];
-        size_t left = seg->row_bytes - rx->byte;
+        const size_t step = row_step(seg), left = step - rx->byte;
 
         if (bytes < left) {
             rx->byte += bytes;
@@ -152,12 +176,12 @@ static void rx_advance(struct tcp_rx *rx, size_t bytes)
         rx->row++;
         rx->byte = 0;
         /* Whole rows at once. */
-        if (rx->row < seg->rows && bytes >= seg->row_bytes) {
-            size_t rows = bytes / seg->row_bytes;
+        if (bytes >= step) {
+            size_t rows = bytes / step;
             if (rows > seg->rows - rx->row)
                 rows = seg->rows - rx->row;
             rx->row += rows;
-            bytes -= rows * seg->row_bytes;
+            bytes -= rows * step;
         }
     }
 }
@@ -172,33 +196,20 @@ static size_t rx_batch(const struct tcp_rx *rx, struct iovec *iov, size_t cap, s
 
     *last = false;
     for (;;) {
-        const struct clbi_seg *seg;
-        size_t len;
-
         if (!rx_settle(&at)) {
             *last = true;
             break;
         }
         if (n == cap || sum == BYTES_PER_CALL)
             break;
-        seg = &at.segs[at.seg];
-        iov[n].iov_base = (uint8_t *)seg->base + at.row * seg->pitch + at.byte;
-        if (contiguous(seg)) {
-            len = (seg->rows - at.row) * seg->row_bytes - at.byte;
-            at.row = seg->rows;
-            at.byte = 0;
-        } else {
-            len = seg->row_bytes - at.byte;
-            at.row++;
-            at.byte = 0;
-        }
-        if (len > BYTES_PER_CALL - sum) {
+        iov[n] = rx_piece(&at);
+        if (iov[n].iov_len > BYTES_PER_CALL - sum) {
             iov[n++].iov_len = BYTES_PER_CALL - sum;
             sum = BYTES_PER_CALL;
             break;
         }
-        iov[n++].iov_len = len;
-        sum += len;
+        sum += iov[n].iov_len;
+        rx_advance(&at, iov[n++].iov_len);
     }
     *bytes = sum;
     return n;
@@ -208,12 +219,10 @@ static size_t rx_batch(const struct tcp_rx *rx, struct iovec *iov, size_t cap, s
 static void rx_take_look(struct tcp_rx *rx)
 {
     while (rx->look_len > 0 && rx_settle(rx)) {
-        const struct clbi_seg *seg = &rx->segs[rx->seg];
-        size_t n = seg->row_bytes - rx->byte;
+        const struct iovec piece = rx_piece(rx);
+        const size_t n = piece.iov_len < rx->look_len ? piece.iov_len : rx->look_len;
 
-        if (n > rx->look_len)
-            n = rx->look_len;
-        memcpy((uint8_t *)seg->base + rx->row * seg->pitch + rx->byte, rx->look + rx->look_at, n);
+        memcpy(piece.iov_base, rx->look + rx->look_at, n);
         rx->look_at += n;
         rx->look_len -= n;
         rx_advance(rx, n);
@@ -326,7 +335,7 @@ int clbi_tcp_recv_start(struct clbi_transport *t, const struct clbi_seg *segs, s
     rx->n = n;
     rx->seg = rx->row = rx->byte = rx->done = rx->total = 0;
     for (size_t i = 0; i < n; i++)
-        rx->total += segs[i].rows * segs[i].row_bytes;
+        rx->total += segs[i].rows * row_step(&segs[i]);
     rx->ahead = ahead < sizeof rx->look ? ahead : sizeof rx->look;
     rx_take_look(rx);
     if (!rx_settle(rx))

@@ -27,7 +27,7 @@ enum tcp_state {
 struct tcp_rx {
     const struct clbi_seg *segs; /* NULL = none outstanding */
     size_t n;
-    size_t seg, row, byte; /* the cursor */
+    size_t seg, row, byte; /* the cursor; byte counts the gap behind the row, too */
     size_t ahead;
     size_t total;        /* bytes of the segments */
     size_t done;         /* of these, what is in */
