@@ -2,8 +2,11 @@
 /*
  * The parts that were built in: the only file that names them.
  */
+#include "metadata.h"
 #include "transport.h"
 
+#include <clbridge/depthai.h>
+#include <string.h>
 #include <strings.h>
 #include <sys/socket.h>
 
@@ -38,4 +41,30 @@ const struct clbi_transport_ops *clbi_transport_for_fd(int fd)
     if (domain == AF_INET || domain == AF_INET6 || domain == AF_UNIX)
         return &clbi_tcp_ops;
     return NULL;
+}
+
+int clbi_metadata_parse(struct clbi_metadata *out, const void *metadata, size_t size,
+                        size_t data_size, int32_t object_type)
+{
+    const clb_depthai_parse_params params = {.struct_size = sizeof params,
+                                             .metadata = metadata,
+                                             .metadata_size = size,
+                                             .data_size = data_size,
+                                             .object_type = object_type};
+    clb_depthai_info info;
+    int err = clb_depthai_parse(&info, sizeof info, &params);
+
+    memset(out, 0, sizeof *out);
+    if (err < 0)
+        return err;
+    out->image = info.image;
+    if (info.kind == CLB_DEPTHAI_SPLIT) {
+        out->part = CLB_PART_SPLIT_HEAD;
+        out->parts = info.split_packets;
+        out->part_bytes = info.split_bytes;
+    } else if (info.kind == CLB_DEPTHAI_GROUP) {
+        out->part = CLB_PART_GROUP_HEAD;
+        out->parts = info.group_members;
+    }
+    return CLB_OK;
 }

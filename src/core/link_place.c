@@ -31,13 +31,14 @@ static bool fits(const struct clb_buf *buf, const struct clb_alloc_req *req)
            ((uintptr_t)buf->data & (req->align - 1)) == 0;
 }
 
-int clbi_stream_ask(clb_stream *s, size_t size, uint32_t id, int64_t wait_ns, struct clb_buf *buf)
+int clbi_stream_ask(clb_stream *s, size_t payload, const struct clbi_plan *plan, uint32_t id,
+                    int64_t wait_ns, struct clb_buf *buf)
 {
     const struct clb_allocator a = s->allocator;
     const struct clb_alloc_req req = {
-        .payload = size,
-        .expect = s->image.fmt ? clb_image_bytes(&s->image) : 0,
-        .capacity = size,
+        .payload = payload,
+        .expect = plan->expect,
+        .capacity = plan->capacity,
         .align = s->align,
         .stream_id = id,
         .stream_name = s->name,
@@ -70,7 +71,7 @@ static int ask_allocator(clb_link *link, clb_stream *s, struct clb_buf *buf)
     const struct clbi_proto_event *ev = &link->rx.ev;
     const uint32_t id = link->proto.stream[ev->stream].id;
     pthread_mutex_unlock(&link->lock);
-    int err = clbi_stream_ask(s, ev->size, id, 0, buf);
+    int err = clbi_stream_ask(s, ev->size, &link->rx.plan, id, 0, buf);
     pthread_mutex_lock(&link->lock);
     return err;
 }
@@ -85,7 +86,6 @@ static void set_target(clb_link *link, clb_packet *p, clb_stream *s, const struc
     if (s) {
         p->stream = s;
         clbi_stream_ref(s);
-        p->image = s->image;
     }
     link->rx.packet = p;
 }
@@ -119,7 +119,7 @@ static bool spill(clb_link *link, clb_stream *s)
     a.ref(a.opaque);
     set_target(link, p, s, &a, &buf);
     p->info.spilled = 1;
-    p->spill_pending = !s || !s->own_pool;
+    p->spill_pending = !s || !s->own_pool || s->repitch;
     if (s) {
         s->stats.spilled++;
     }
@@ -171,9 +171,11 @@ static bool receive_for(clb_link *link, clb_stream *s)
         clbi_stream_full(s);
         return refuse(link, &s->stats.dropped_newest);
     }
+    struct clbi_plan *plan = &link->rx.plan;
+    clbi_split_plan(s, ev->size, plan);
     /* While a spilled packet waits, one behind it must not take the buffer that it needs: with the
      * last slot gone to a later packet the first could never be delivered. */
-    if (block && (s->queue.spilled > 0 || s->moving)) {
+    if (plan->host || (block && (s->queue.spilled > 0 || s->moving))) {
         return spill(link, s);
     }
     struct clb_buf buf;
@@ -187,6 +189,13 @@ static bool receive_for(clb_link *link, clb_stream *s)
     }
     bool gone = link->slot[ev->stream].stream != s;
     clb_packet *p = err == CLB_OK && !gone ? make_packet(link) : NULL;
+    if (p) {
+        p->stream = s;
+        if (!clbi_split_begin(p, plan)) {
+            clbi_packet_recycle(link, p);
+            p = NULL;
+        }
+    }
     bool r;
     if (p) {
         set_target(link, p, s, &s->allocator, &buf);
@@ -207,7 +216,7 @@ static bool receive_for(clb_link *link, clb_stream *s)
                      "no memory for a packet of %zu bytes; it is dropped", ev->size);
         }
         r = clbi_rx_start_drain(link, true);
-    } else if (err == CLB_ERR_NOBUFS && block) {
+    } else if ((err == CLB_ERR_NOBUFS && block) || (err == CLB_ERR_TOOBIG && plan->guess)) {
         r = spill(link, gone ? NULL : s);
     } else {
         r = refuse(link, err == CLB_ERR_NOBUFS ? &s->stats.dropped_newest : &s->stats.alloc_failed);

@@ -26,6 +26,8 @@
 #include "os.h"
 #include "proto.h"
 #include "queue.h"
+#include "rows.h"
+#include "trailer.h"
 #include "transport.h"
 
 #define CLBI_SPILL_CACHE 4
@@ -44,9 +46,42 @@ struct clb_packet {
     uint32_t wire_size; /* what a release must name */
     bool credit_due;    /* the peer has not got its credit yet */
     bool released;
-    bool spill_pending; /* the payload lies in a spill block, not in the allocator's memory */
+    bool
+        spill_pending; /* the payload lies in a spill block, not in the allocator's memory; or has to
+                           go there, see `misplaced` */
+
+    /* Where its parts lie; see link_split.c. */
+    size_t front;           /* bytes of the payload that the allocator's memory got */
+    size_t pixels;          /* bytes that are pixels, in the layout of the peer */
+    size_t written;         /* end of what was written there */
+    struct clbi_tail *tail; /* what came behind `front`; NULL = nothing */
+    struct clbi_tail *meta; /* the metadata; may be `tail` */
+    bool misplaced;         /* the allocator's memory cannot hold it as it must be delivered */
+    bool rows;              /* placed row by row: from the layout `src` to that of `placed` */
+    struct clb_image src, placed;
+    bool resolved;         /* `from` and `image` are known: the reader has had it */
+    struct clb_image from; /* layout of the payload; fmt 0 = unknown */
+
     clb_packet_info info;
-    struct clb_image image; /* fmt 0 = unknown */
+    struct clb_image image; /* of the pixels as they are delivered; fmt 0 = unknown */
+};
+
+/* Host memory for what lies behind the pixels; `data` is aligned, and of one size for a stream. */
+struct clbi_tail {
+    struct clbi_tail *next;
+    uint8_t *data;
+};
+
+/* Where an incoming payload is to go. */
+struct clbi_plan {
+    bool host;       /* to host memory first, whatever buffers there are */
+    bool split;      /* what follows `front` goes to a tail */
+    bool guess;      /* `front` is not certain */
+    size_t front;    /* bytes for the allocator's memory */
+    size_t capacity; /* what the allocator is asked for, expect likewise */
+    size_t expect;
+    bool rows; /* the rows of src are placed as dst has them */
+    struct clb_image src, dst;
 };
 
 /* Packets are made 16 at a time: how many are out at once varies with the weather, and steady state
@@ -98,7 +133,10 @@ struct clb_stream {
     uint32_t queue_len;
     bool write_async;
     bool wants_write;
-    struct clb_image image;
+    struct clb_image image;   /* of the payload, as configured */
+    enum clb_trailer trailer; /* AUTO until the first packet has decided */
+    bool write_only, repitch;
+    size_t dst_pitch_align, dst_plane_align;
     void (*ready_cb)(void *priv, clb_stream *stream);
     void *priv;
 
@@ -120,6 +158,17 @@ struct clb_stream {
     int async_err;
     uint64_t unacked;    /* sent and not acknowledged */
     uint64_t expect_seq; /* of the next packet to be read, if nothing is dropped */
+    struct clbi_split split;
+    struct clb_image learned; /* layout of the last payload by its metadata; fmt 0 = none */
+    struct {
+        uint32_t count, left;
+        uint64_t bytes; /* in those that are left */
+    } parts;            /* of the split message that comes in */
+    struct {
+        uint32_t count, left;
+    } group;                 /* of the message group that is being read */
+    struct clbi_tail *tails; /* free ones */
+    bool bad_told;           /* the first bad metadata was logged */
     clb_stream_stats stats;
     bool full_due; /* the first full event is still to be logged */
 };
@@ -200,8 +249,9 @@ struct clb_link {
     struct {
         enum clbi_rx state;
         uint8_t header[CLBI_WIRE_HEADER];
-        struct clbi_seg seg;
+        struct clbi_seg seg[CLBI_ROWS_SEGS + 1];
         struct clbi_proto_event ev;
+        struct clbi_plan plan;
         clb_packet *packet; /* PAYLOAD: where it goes */
         size_t drain_left;
         bool drain_credit; /* a drained payload whose credit goes back */
@@ -297,13 +347,38 @@ void clbi_rx_done(clb_link *link, const struct clb_status *failure);
 /* true: done within the call */
 bool clbi_rx_start_payload(clb_link *link);
 bool clbi_rx_start_drain(clb_link *link, bool credit);
+/* Memory that takes what nobody wants. */
+void *clbi_rx_sink(clb_link *link, size_t *size);
 
 /* ---- link_place.c: where a payload goes */
 /* [io] Decides for the WRITE whose header is in, and starts to receive. true: it is in already. */
 bool clbi_rx_place(clb_link *link);
-/* lock NOT held. Asks the stream's allocator and checks what it gives. On CLB_OK the allocator is
- * referenced twice: for the packet's copy and for the buffer. CLB_OK, NOBUFS, or another error. */
-int clbi_stream_ask(clb_stream *s, size_t size, uint32_t id, int64_t wait_ns, struct clb_buf *buf);
+/* lock NOT held. Asks the stream's allocator for plan->capacity bytes and checks what it gives. On
+ * CLB_OK the allocator is referenced twice: for the packet's copy and for the buffer. CLB_OK, NOBUFS, or
+ * another error. */
+int clbi_stream_ask(clb_stream *s, size_t payload, const struct clbi_plan *plan, uint32_t id,
+                    int64_t wait_ns, struct clb_buf *buf);
+
+/* ---- link_split.c: pixels and what lies behind them. lock held in all of them */
+/* A stream's memory for tails. */
+void clbi_tails_free(clb_stream *s);
+void clbi_packet_drop_tails(clb_packet *p);
+/* [io] For the payload whose header is in. */
+void clbi_split_plan(clb_stream *s, size_t total, struct clbi_plan *plan);
+/* [io] Takes over what was planned; false = out of memory. */
+bool clbi_split_begin(clb_packet *p, const struct clbi_plan *plan);
+/* [io] The segments that receive the payload; their number. */
+size_t clbi_split_segs(clb_packet *p, struct clbi_seg *segs, void *sink, size_t sink_size);
+/* The payload is in, and p->stream known: finds the end of the pixels, and repairs what was guessed
+ * wrong. Counts the arrival. */
+void clbi_split_finish(clb_packet *p);
+/* Once for the reader: reads the metadata. The packet may have to be moved afterwards. */
+void clbi_split_resolve(clb_packet *p);
+/* Dropped in between: a misplaced packet goes to host memory of the link. CLB_OK or NOMEM. */
+int clbi_split_gather(clb_packet *p);
+/* For the allocator that gets a packet out of there: what to ask for, and (lock NOT held) the copy. */
+void clbi_split_replan(const clb_packet *p, struct clbi_plan *plan);
+void clbi_split_copy(clb_packet *p, const struct clbi_plan *plan, void *to);
 
 /* ---- link_hold.c: what may wait for company. lock held in all of them */
 /* A payload has come in; a write begins. */

@@ -38,11 +38,10 @@ static void enqueue(clb_stream *s, clb_packet *p, struct clbi_queue *dropped)
     clbi_stream_update_fd(s);
 }
 
-/* lock held */
-static void count_arrival(clb_stream *s, size_t bytes, size_t moved)
+/* lock held. Of a payload that was drained. */
+static void count_drained(clb_stream *s, size_t bytes)
 {
     s->stats.packets++;
-    s->stats.moved_bytes += moved;
     s->stats.bytes += bytes;
 }
 
@@ -117,15 +116,14 @@ static void payload_done(clb_link *link)
             /* Opened while the payload was on its way to host memory. */
             p->stream = s;
             clbi_stream_ref(s);
-            p->spill_pending = !s->own_pool;
-            p->image = s->image;
+            p->spill_pending = !s->own_pool || s->repitch;
             s->stats.spilled++;
             /* The handle took the packet for one that had gone before it. */
             if (s->expect_seq > p->info.seq) {
                 s->expect_seq = p->info.seq;
             }
         }
-        count_arrival(s, p->wire_size, p->info.moved_bytes);
+        clbi_split_finish(p);
         enqueue(s, p, &dropped);
         wake = s;
         clbi_stream_ref(s); /* its reader may be the last who needs it */
@@ -168,7 +166,7 @@ static void drain_done(clb_link *link)
         clbi_proto_release(&link->proto, ev->stream, (uint32_t)ev->size);
         clb_stream *s = link->slot[ev->stream].stream;
         if (s && !link->rx.drain_lost) {
-            count_arrival(s, ev->size, 0);
+            count_drained(s, ev->size);
         }
         full = take_full(s);
     }
@@ -180,17 +178,34 @@ static void drain_done(clb_link *link)
 
 /* ---- reading ---------------------------------------------------------------------------------- */
 
-static bool start(clb_link *link, enum clbi_rx state, void *base, size_t bytes, size_t ahead)
+/* Into the first n of rx.seg. */
+static bool start_segs(clb_link *link, enum clbi_rx state, size_t n, size_t ahead)
 {
     struct clb_status st = {0};
-    link->rx.seg = (struct clbi_seg){.base = base, .row_bytes = bytes, .pitch = bytes, .rows = 1};
     link->rx.state = state;
     link->rx.progress_ns = clbi_now_ns();
-    int r = link->ops->recv_start(link->tr, &link->rx.seg, 1, ahead, &st);
+    int r = link->ops->recv_start(link->tr, link->rx.seg, n, ahead, &st);
     if (r < 0) {
         clbi_rx_done(link, &st);
     }
     return r == CLBI_DONE;
+}
+
+static bool start(clb_link *link, enum clbi_rx state, void *base, size_t bytes, size_t ahead)
+{
+    link->rx.seg[0] =
+        (struct clbi_seg){.base = base, .row_bytes = bytes, .pitch = bytes, .rows = 1};
+    return start_segs(link, state, 1, ahead);
+}
+
+void *clbi_rx_sink(clb_link *link, size_t *size)
+{
+    if (!link->drain) {
+        link->drain = malloc(CLBI_DRAIN_BLOCK);
+        atomic_fetch_add(&link->heap_allocs, 1);
+    }
+    *size = link->drain ? CLBI_DRAIN_BLOCK : sizeof link->drain_small;
+    return link->drain ? link->drain : link->drain_small;
 }
 
 bool clbi_rx_start_payload(clb_link *link)
@@ -205,7 +220,13 @@ bool clbi_rx_start_payload(clb_link *link)
     const size_t ahead = clbi_hold_ahead(link, p->wire_size);
     p->info.moved_bytes = moved < p->wire_size ? moved : p->wire_size;
     pthread_mutex_unlock(&link->lock);
-    return start(link, CLBI_RX_PAYLOAD, p->buf.data, p->wire_size, ahead);
+    if (!p->tail && !p->rows) {
+        return start(link, CLBI_RX_PAYLOAD, p->buf.data, p->wire_size, ahead);
+    }
+    size_t sink_size;
+    void *sink = clbi_rx_sink(link, &sink_size);
+    return start_segs(link, CLBI_RX_PAYLOAD, clbi_split_segs(p, link->rx.seg, sink, sink_size),
+                      ahead);
 }
 
 static bool continue_drain(clb_link *link)
@@ -215,12 +236,11 @@ static bool continue_drain(clb_link *link)
         if (n == 0) {
             return true;
         }
-        if (!link->drain && n > sizeof link->drain_small) {
-            link->drain = malloc(CLBI_DRAIN_BLOCK);
-            atomic_fetch_add(&link->heap_allocs, 1);
+        void *block = link->drain_small;
+        size_t most = sizeof link->drain_small;
+        if (n > most) {
+            block = clbi_rx_sink(link, &most);
         }
-        uint8_t *block = link->drain ? link->drain : link->drain_small;
-        size_t most = link->drain ? CLBI_DRAIN_BLOCK : sizeof link->drain_small;
         n = n < most ? n : most;
         link->rx.drain_left -= n;
         if (!start(link, CLBI_RX_DRAIN, block, n,

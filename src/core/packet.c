@@ -27,6 +27,7 @@ clb_packet *clbi_packet_new(clb_link *link)
 
 void clbi_packet_recycle(clb_link *link, clb_packet *p)
 {
+    clbi_packet_drop_tails(p);
     p->next = link->packet_cache;
     link->packet_cache = p;
 }
@@ -91,11 +92,11 @@ size_t clb_packet_size(const clb_packet *p)
 
 const void *clb_packet_metadata(const clb_packet *p, size_t *size)
 {
-    (void)p; /* no trailer is recognised: there is none */
+    const bool have = p && p->info.metadata_size > 0;
     if (size) {
-        *size = 0;
+        *size = have ? p->info.metadata_size : 0;
     }
-    return NULL;
+    return have ? p->meta->data : NULL;
 }
 
 void *clb_packet_context(const clb_packet *p)
@@ -128,7 +129,7 @@ int clb_packet_release(clb_packet *p, struct clb_buf *out)
         return CLB_ERR_STATE;
     }
     if (p->allocator.release) {
-        int err = p->allocator.release(p->allocator.opaque, &p->buf, p->wire_size);
+        int err = p->allocator.release(p->allocator.opaque, &p->buf, p->written);
         if (err < 0) {
             return err;
         }

@@ -22,13 +22,18 @@ static void sort_planes(uint32_t order[3], const struct clb_image *src)
     }
 }
 
+static void *at(void *base, size_t offset)
+{
+    return base ? (uint8_t *)base + offset : NULL;
+}
+
 /* One plane, and the `behind` bytes of the stream that follow it; at most two segments. The stream
  * need not have padding behind the last row, so that this one may stand alone. */
 static size_t plan_plane(struct clbi_seg *segs, size_t row_bytes, size_t rows, size_t src_pitch,
-                         const struct clb_plane *dst, uint8_t *base, size_t behind, void *sink)
+                         const struct clb_plane *dst, void *base, size_t behind, void *sink)
 {
     const size_t gap = rows > 1 ? src_pitch - row_bytes : behind;
-    struct clbi_seg all = {.base = base + dst->offset,
+    struct clbi_seg all = {.base = at(base, dst->offset),
                            .row_bytes = row_bytes,
                            .pitch = dst->pitch,
                            .rows = rows,
@@ -46,7 +51,7 @@ static size_t plan_plane(struct clbi_seg *segs, size_t row_bytes, size_t rows, s
         return 1;
     segs[0].rows = rows - 1;
     segs[1] = all;
-    segs[1].base = base + dst->offset + (rows - 1) * dst->pitch;
+    segs[1].base = at(base, dst->offset + (rows - 1) * dst->pitch);
     segs[1].rows = 1;
     segs[1].gap = behind;
     return 2;

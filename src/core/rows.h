@@ -17,7 +17,8 @@
  * the rows of src go to their places in dst, which begins at base; what src has between, before and
  * behind them goes to the sink. src may be anything, also a lie. False when the planes of src share
  * rows or bytes, when it is no picture in so many bytes or another one than dst, and when a piece
- * between rows is larger than the sink: then the host moves the rows. Nothing is read or written. */
+ * between rows is larger than the sink: then the host moves the rows. Nothing is read or written; base
+ * NULL only asks. */
 bool clbi_rows_plan(struct clbi_seg *segs, size_t *n, const struct clb_image *src, size_t pixels,
                     const struct clb_image *dst, void *base, void *sink, size_t sink_size);
 

@@ -9,6 +9,8 @@
 #define OPEN_NS (5 * CLBI_SEC)
 #define ALIGN 64u
 #define QUEUE_LEN 4u
+#define DEFAULT_METADATA 51200u /* what depthai allows (wire section 9.1) */
+#define MAX_METADATA ((size_t)1 << 20)
 
 void clbi_stream_ref(clb_stream *s)
 {
@@ -28,6 +30,7 @@ void clbi_stream_unref(clb_stream *s)
         close(s->fd);
     }
     pthread_cond_destroy(&s->cond);
+    clbi_tails_free(s);
     free(s);
     clbi_link_unref(link);
 }
@@ -91,6 +94,27 @@ static int refuse_params(const clb_link *link, enum clb_error err, const char *w
     return clbi_fail(NULL, &link->cfg.log, err, CLB_DOMAIN_NONE, 0, "stream not opened: %s", why);
 }
 
+static int check_layout(const clb_link *link, const clb_stream_params *p)
+{
+    struct clb_image dst;
+    if ((p->dst_pitch_align & (p->dst_pitch_align - 1)) ||
+        (p->dst_plane_align & (p->dst_plane_align - 1))) {
+        return refuse_params(link, CLB_ERR_INVAL,
+                             "dst_pitch_align or dst_plane_align is no power of two");
+    }
+    if (p->image.fmt == CLB_PIXFMT_UNKNOWN) {
+        return CLB_OK;
+    }
+    if (clb_image_check(&p->image, SIZE_MAX) < 0) {
+        return refuse_params(link, CLB_ERR_INVAL, "image contradicts itself: see clb_image_init()");
+    }
+    if (clb_image_init(&dst, p->image.fmt, p->image.width, p->image.height, p->dst_pitch_align,
+                       p->dst_plane_align) < 0) {
+        return refuse_params(link, CLB_ERR_TOOBIG, "image overflows with these alignments");
+    }
+    return CLB_OK;
+}
+
 static int check_params(const clb_link *link, const clb_stream_params *p)
 {
     if (!clbi_allocator_valid(&p->allocator)) {
@@ -113,11 +137,10 @@ static int check_params(const clb_link *link, const clb_stream_params *p)
     if (p->name && (p->name[0] == '\0' || strnlen(p->name, CLBI_WIRE_NAME) >= CLBI_WIRE_NAME)) {
         return refuse_params(link, CLB_ERR_INVAL, "a name has 1 to 51 bytes");
     }
-    if (p->trailer != CLB_TRAILER_NONE || p->dst_pitch_align || p->dst_plane_align) {
-        return refuse_params(link, CLB_ERR_NOSYS,
-                             "trailer and dst_*_align are not in this version; leave them 0");
+    if (p->max_metadata > MAX_METADATA) {
+        return refuse_params(link, CLB_ERR_INVAL, "max_metadata is larger than 1 MiB");
     }
-    return CLB_OK;
+    return check_layout(link, p);
 }
 
 /* lock held; the first announced entry without a handle, -1 = none */
@@ -152,11 +175,9 @@ static void take_unopened(clb_link *link, clb_stream *s, struct clbi_queue *drop
     while ((p = clbi_queue_pop(&slot->unopened))) {
         p->stream = s;
         clbi_stream_ref(s);
-        p->spill_pending = !s->own_pool;
-        p->image = s->image;
-        s->stats.packets++;
-        s->stats.bytes += p->wire_size;
+        p->spill_pending = !s->own_pool || s->repitch;
         s->stats.spilled++;
+        clbi_split_finish(p);
         if (clbi_full_credits_early(s->on_full)) {
             credit |= clbi_packet_credit(p);
         }
@@ -190,6 +211,13 @@ static clb_stream *make_stream(clb_link *link, const clb_stream_params *p, int *
     s->write_async = p->write_async != 0;
     s->wants_write = p->write_window > 0;
     s->image = p->image;
+    s->trailer = p->trailer;
+    s->write_only = p->write_only != 0;
+    s->dst_pitch_align = p->dst_pitch_align;
+    s->dst_plane_align = p->dst_plane_align;
+    s->repitch = p->dst_pitch_align || p->dst_plane_align;
+    s->split.max_metadata = p->max_metadata ? p->max_metadata : DEFAULT_METADATA;
+    s->split.configured = clb_image_bytes(&p->image);
     s->ready_cb = p->ready_cb;
     s->priv = p->priv;
     s->writes_tail = &s->writes;

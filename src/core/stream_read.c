@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reading: the next packet, moved out of spill memory when that is where it lies. */
-#include <string.h>
-
 #include "link_priv.h"
 
 /* An allocator may wait this long before we look for an end again. */
@@ -19,14 +17,40 @@ static void deliver(clb_stream *s, clb_packet *p, clb_packet **out)
     *out = p;
 }
 
+/* lock held, dropped in between. */
+static void tell_bad(clb_link *link, clb_stream *s, const clb_packet_info *info)
+{
+    char name[128];
+    if (info->metadata_status != CLB_METADATA_BAD || s->bad_told) {
+        return;
+    }
+    s->bad_told = true;
+    pthread_mutex_unlock(&link->lock);
+    clbi_escape(name, sizeof name, s->name);
+    clbi_log(
+        &link->cfg.log, CLB_LOG_WARN,
+        "stream \"%s\": bad metadata: packet of %zu bytes, object type %d, %zu bytes of metadata "
+        "claimed (told once, bad_metadata counts)",
+        name, info->total, (int)info->object_type, info->claimed_metadata);
+    pthread_mutex_lock(&link->lock);
+}
+
 /* lock held, dropped in between. One question to the allocator for the packet that is moved. */
 static int try_move(clb_link *link, clb_stream *s, clb_packet *p, int64_t wait_ns)
 {
+    struct clbi_plan plan;
     struct clb_buf buf;
+    if (p->misplaced) {
+        const int failed = clbi_split_gather(p);
+        if (failed < 0 || !p->spill_pending) {
+            return failed;
+        }
+    }
+    clbi_split_replan(p, &plan);
     pthread_mutex_unlock(&link->lock);
-    int err = clbi_stream_ask(s, p->wire_size, p->info.stream_id, wait_ns, &buf);
+    int err = clbi_stream_ask(s, p->wire_size, &plan, p->info.stream_id, wait_ns, &buf);
     if (err == CLB_OK) {
-        memcpy(buf.data, p->buf.data, p->wire_size);
+        clbi_split_copy(p, &plan, buf.data);
         clbi_packet_drop_buffer(p); /* the spill block */
         p->allocator = s->allocator;
         p->buf = buf;
@@ -34,16 +58,15 @@ static int try_move(clb_link *link, clb_stream *s, clb_packet *p, int64_t wait_n
     pthread_mutex_lock(&link->lock);
     if (err == CLB_OK) {
         p->spill_pending = false;
-        s->stats.spill_bytes += p->wire_size;
+        s->stats.spill_bytes += p->pixels;
     }
     return err;
 }
 
 /* lock held, dropped in between. CLB_OK = *out is set; AGAIN = dropped, look for the next one. */
-static int move_head(clb_link *link, clb_stream *s, int64_t deadline, clb_packet **out)
+static int move(clb_link *link, clb_stream *s, clb_packet *p, int64_t deadline, clb_packet **out)
 {
     bool caller_driven = link->loop && clbi_loop_caller_driven(link->loop);
-    clb_packet *p = clbi_queue_pop(&s->queue);
     s->moving = true;
     int err;
     for (;;) {
@@ -121,12 +144,14 @@ int clb_stream_read(clb_stream *s, clb_packet **out, int64_t timeout_ns)
             break;
         }
         if (!s->moving && s->queue.head) {
-            if (!s->queue.head->spill_pending) {
-                deliver(s, clbi_queue_pop(&s->queue), out);
+            clb_packet *p = clbi_queue_pop(&s->queue);
+            clbi_split_resolve(p);
+            if (!p->spill_pending) {
+                deliver(s, p, out);
                 err = CLB_OK;
                 break;
             }
-            err = move_head(link, s, deadline, out);
+            err = move(link, s, p, deadline, out);
             if (err == CLB_ERR_AGAIN) {
                 err = CLB_OK;
                 continue;
@@ -151,6 +176,9 @@ int clb_stream_read(clb_stream *s, clb_packet **out, int64_t timeout_ns)
             break;
         }
         err = clbi_link_wait(link, &s->cond, deadline);
+    }
+    if (*out) {
+        tell_bad(link, s, &(*out)->info);
     }
     clbi_stream_leave(s);
     return err;

@@ -19,7 +19,7 @@ APPLICATIONS = ("tools", "bench", "examples")
 CORE_HELPERS = {"os.h", "log.h", "uri.h"}
 
 # Sans-I/O code: no sockets, no clock, no memory, no threads.
-PURE = re.compile(r"^src/core/(wire|proto)\.[ch]$")
+PURE = re.compile(r"^src/core/(wire|proto|trailer|rows|image)\.[ch]$")
 IMPURE_SYSTEM = re.compile(
     r"^(stdlib|time|unistd|fcntl|poll|pthread|threads|malloc|stdio)\.h$|^(sys|netinet|arpa)/")
 IMPURE_OWN = {"os.h", "loop.h", "log.h"}
