@@ -142,7 +142,7 @@ static int pool_alloc(void *opaque, const struct clb_alloc_req *req, struct clb_
             err = CLB_ERR_CLOSED;
             break;
         }
-        if (req->capacity > pool->max_payload || req->payload > pool->max_payload) {
+        if (req->capacity > pool->max_payload) { /* metadata in the payload goes elsewhere */
             err = CLB_ERR_TOOBIG;
             break;
         }

@@ -231,6 +231,9 @@ static void creation_fails_cleanly(void)
         req.align = 16;
         CHECK_EQ(a.alloc(a.opaque, &req, &buf), CLB_OK);
         a.free(a.opaque, &buf);
+        req.payload = SIZE + 500; /* with metadata, which goes elsewhere */
+        CHECK_EQ(a.alloc(a.opaque, &req, &buf), CLB_OK);
+        a.free(a.opaque, &buf);
         req.capacity = SIZE + 1;
         CHECK_EQ(a.alloc(a.opaque, &req, &buf), CLB_ERR_TOOBIG);
     }
