@@ -1,0 +1,603 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Packets, allocator and link of the tests of trailers. See trailer_kit.h. */
+#include "trailer_kit.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdatomic.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* ---- bytes ------------------------------------------------------------------------------------- */
+
+uint8_t *blob_more(struct blob *b, size_t n)
+{
+    if (b->n + n > b->cap) {
+        b->cap = 2 * (b->n + n);
+        b->data = realloc(b->data, b->cap);
+        CHECK(b->data != NULL);
+    }
+    b->n += n;
+    return b->data + b->n - n;
+}
+
+void blob_put(struct blob *b, const void *data, size_t n)
+{
+    if (n > 0) {
+        memcpy(blob_more(b, n), data, n);
+    }
+}
+
+void blob_byte(struct blob *b, int value)
+{
+    *blob_more(b, 1) = (uint8_t)value;
+}
+
+void blob_le32(struct blob *b, uint32_t value)
+{
+    for (int i = 0; i < 4; i++) {
+        blob_byte(b, (int)(value >> 8 * i & 255));
+    }
+}
+
+uint8_t pixel_at(unsigned seed, size_t i)
+{
+    return (uint8_t)(i * 7 + (i >> 8) * 13 + seed * 41u);
+}
+
+void blob_pixels(struct blob *b, unsigned seed, size_t n)
+{
+    uint8_t *d = blob_more(b, n);
+    for (size_t i = 0; i < n; i++) {
+        d[i] = pixel_at(seed, i);
+    }
+}
+
+void blob_mark(struct blob *b)
+{
+    static const uint8_t mark[16] = {0xAB, 0xCD, 0xEF, 0x01, 0x23, 0x45, 0x67, 0x89,
+                                     0x12, 0x34, 0x56, 0x78, 0x9A, 0xBC, 0xDE, 0xF0};
+    blob_put(b, mark, sizeof mark);
+}
+
+void blob_tail(struct blob *b, int32_t type, uint32_t claimed)
+{
+    blob_le32(b, (uint32_t)type);
+    blob_le32(b, claimed);
+    blob_mark(b);
+}
+
+void blob_file(struct blob *b, const char *name)
+{
+    char path[512];
+    uint8_t part[4096];
+    size_t n;
+    snprintf(path, sizeof path, "%s/%s", CLB_TEST_DATA_DIR, name);
+    FILE *f = fopen(path, "rb");
+    if (!f) {
+        fprintf(stderr, "%s: cannot open\n", path);
+    }
+    CHECK(f != NULL);
+    while ((n = fread(part, 1, sizeof part, f)) > 0) {
+        blob_put(b, part, n);
+    }
+    fclose(f);
+}
+
+void blob_free(struct blob *b)
+{
+    free(b->data);
+    *b = (struct blob){0};
+}
+
+uint32_t pick(uint32_t *state, uint32_t below)
+{
+    uint32_t x = *state;
+    x ^= x << 13;
+    x ^= x >> 17;
+    x ^= x << 5;
+    *state = x;
+    return x % below;
+}
+
+/* ---- metadata ---------------------------------------------------------------------------------- */
+
+static void nop_uint(struct blob *b, uint64_t value)
+{
+    const int bytes = value < 0x80 ? 0 : value < 0x100 ? 1 : value < 0x10000 ? 2 : 4;
+    if (bytes == 0) {
+        blob_byte(b, (int)value);
+        return;
+    }
+    blob_byte(b, bytes == 1 ? 0x80 : bytes == 2 ? 0x81 : 0x82);
+    for (int i = 0; i < bytes; i++) {
+        blob_byte(b, (int)(value >> 8 * i & 255));
+    }
+}
+
+static void nop_int(struct blob *b, int64_t value)
+{
+    if (value >= -64 && value < 128) {
+        blob_byte(b, (int)(value & 255));
+        return;
+    }
+    const int bytes = value >= INT16_MIN && value <= INT16_MAX ? 2 : 4;
+    blob_byte(b, bytes == 2 ? 0x85 : 0x86);
+    for (int i = 0; i < bytes; i++) {
+        blob_byte(b, (int)((uint64_t)value >> 8 * i & 255));
+    }
+}
+
+static void nop_struct(struct blob *b, unsigned members)
+{
+    blob_byte(b, 0xB9);
+    nop_uint(b, members);
+}
+
+static void nop_string(struct blob *b, size_t n)
+{
+    blob_byte(b, 0xBD);
+    nop_uint(b, n);
+    memset(blob_more(b, n), 'm', n);
+}
+
+/* A string whose length is written in `head` bytes; where no length fits that, an array of one. */
+void meta_any(struct blob *b, size_t n)
+{
+    if (n == 0) {
+        return;
+    }
+    if (n == 1) {
+        blob_byte(b, 5);
+    } else if (n <= 129) {
+        nop_string(b, n - 2);
+    } else if (n >= 131 && n <= 258) {
+        nop_string(b, n - 3);
+    } else if (n >= 260) {
+        nop_string(b, n - 4);
+    } else {
+        blob_byte(b, 0xBA);
+        blob_byte(b, 1);
+        meta_any(b, n - 2);
+    }
+}
+
+static void nop_time(struct blob *b, int64_t sec, int64_t nsec)
+{
+    nop_struct(b, 2);
+    nop_int(b, sec);
+    nop_int(b, nsec);
+}
+
+void meta_frame(struct blob *b, const struct meta_frame *f)
+{
+    nop_struct(b, f->pad ? 9 : 8);
+    nop_time(b, 1700, 123456789);
+    nop_time(b, 1699, 987654321);
+    nop_int(b, f->seq);
+    nop_struct(b, 8);
+    nop_int(b, f->type);
+    nop_uint(b, f->width);
+    nop_uint(b, f->height);
+    nop_uint(b, f->stride);
+    nop_uint(b, 1);
+    nop_uint(b, f->p1);
+    nop_uint(b, f->p2);
+    nop_uint(b, f->p3);
+    nop_struct(b, 8); /* no sensor frame */
+    nop_int(b, 33);
+    for (int i = 0; i < 7; i++) {
+        nop_uint(b, 0);
+    }
+    nop_struct(b, 5);
+    nop_int(b, 8333);
+    nop_int(b, 400);
+    nop_int(b, -1);
+    nop_int(b, 5600);
+    blob_put(b, "\x88\0\0\x80\x3e", 5); /* 0.25 */
+    nop_uint(b, 0);
+    nop_uint(b, 2);
+    if (f->pad) {
+        nop_string(b, f->pad);
+    }
+}
+
+void pack(struct blob *b, unsigned seed, size_t pixels, const struct blob *meta, int32_t type)
+{
+    b->n = 0;
+    blob_pixels(b, seed, pixels);
+    blob_put(b, meta->data, meta->n);
+    blob_tail(b, type, (uint32_t)meta->n);
+}
+
+/* ---- the allocator ----------------------------------------------------------------------------- */
+
+struct block {
+    struct mem *owner;
+    uint8_t *memory, *data;
+    size_t size;
+    bool released;
+};
+
+void mem_init(struct mem *m)
+{
+    memset(m, 0, sizeof *m);
+    pthread_mutex_init(&m->lock, NULL);
+}
+
+static int do_alloc(void *opaque, const struct clb_alloc_req *req, struct clb_buf *out)
+{
+    struct mem *m = opaque;
+    CHECK(m->stretch || req->capacity <= req->payload);
+    CHECK(req->expect <= req->capacity);
+    CHECK(req->align >= 64 && (req->align & (req->align - 1)) == 0);
+    pthread_mutex_lock(&m->lock);
+    m->calls++;
+    m->last = *req;
+    const bool full = m->limit && m->given - m->freed >= m->limit;
+    const bool toobig = m->fixed && req->capacity > m->fixed;
+    m->toobig += toobig;
+    m->nobufs += full && !toobig;
+    m->given += !full && !toobig;
+    pthread_mutex_unlock(&m->lock);
+    if (full || toobig) {
+        return toobig ? CLB_ERR_TOOBIG : CLB_ERR_NOBUFS;
+    }
+    struct block *b = calloc(1, sizeof *b);
+    CHECK(b != NULL);
+    const size_t lead = req->align > MEM_GUARD ? req->align : MEM_GUARD;
+    void *memory = NULL;
+    b->owner = m;
+    b->size = (m->fixed ? m->fixed : req->capacity) + m->spare;
+    CHECK_EQ(posix_memalign(&memory, lead, lead + b->size + MEM_GUARD), 0);
+    b->memory = memory;
+    b->data = b->memory + lead;
+    memset(b->memory, MEM_UNWRITTEN, lead + b->size + MEM_GUARD);
+    *out = (struct clb_buf){.data = b->data, .size = b->size, .context = b};
+    return CLB_OK;
+}
+
+static void check_guards(const struct block *b)
+{
+    for (size_t i = 0; i < MEM_GUARD; i++) {
+        CHECK_EQ(b->data[-1 - (ptrdiff_t)i], MEM_UNWRITTEN);
+        CHECK_EQ(b->data[b->size + i], MEM_UNWRITTEN);
+    }
+}
+
+static int do_release(void *opaque, struct clb_buf *buf, size_t written)
+{
+    struct mem *m = opaque;
+    struct block *b = buf->context;
+    CHECK(b->owner == m && !b->released);
+    CHECK_LE(written, b->size);
+    check_guards(b);
+    pthread_mutex_lock(&m->lock);
+    m->released++;
+    pthread_mutex_unlock(&m->lock);
+    b->released = true;
+    buf->data = NULL;
+    return CLB_OK;
+}
+
+static void do_free(void *opaque, struct clb_buf *buf)
+{
+    struct mem *m = opaque;
+    struct block *b = buf->context;
+    CHECK(b != NULL && b->owner == m);
+    check_guards(b);
+    b->owner = NULL;
+    pthread_mutex_lock(&m->lock);
+    m->freed++;
+    pthread_mutex_unlock(&m->lock);
+    free(b->memory);
+    free(b);
+}
+
+static void do_ref(void *opaque)
+{
+    struct mem *m = opaque;
+    pthread_mutex_lock(&m->lock);
+    m->refs++;
+    pthread_mutex_unlock(&m->lock);
+}
+
+static void do_unref(void *opaque)
+{
+    struct mem *m = opaque;
+    pthread_mutex_lock(&m->lock);
+    m->unrefs++;
+    CHECK_LE(m->unrefs, m->refs);
+    pthread_mutex_unlock(&m->lock);
+}
+
+struct clb_allocator mem_allocator(struct mem *m)
+{
+    return (struct clb_allocator){.alloc = do_alloc,
+                                  .release = do_release,
+                                  .free = do_free,
+                                  .ref = do_ref,
+                                  .unref = do_unref,
+                                  .opaque = m};
+}
+
+void mem_check(struct mem *m)
+{
+    for (int i = 0; i < 400; i++) {
+        pthread_mutex_lock(&m->lock);
+        const bool home = m->given == m->freed && m->refs == m->unrefs;
+        pthread_mutex_unlock(&m->lock);
+        if (home) {
+            break;
+        }
+        check_sleep_ms(5);
+    }
+    pthread_mutex_lock(&m->lock);
+    CHECK_EQ(m->freed, m->given);
+    CHECK_EQ(m->unrefs, m->refs);
+    pthread_mutex_unlock(&m->lock);
+    pthread_mutex_destroy(&m->lock);
+}
+
+void mem_unwritten(const clb_packet *p, size_t from, size_t to)
+{
+    const struct block *b = clb_packet_context(p);
+    CHECK(b != NULL && b->owner != NULL);
+    for (size_t i = from; i < (to == SIZE_MAX ? b->size : to); i++) {
+        CHECK_EQ(b->data[i], MEM_UNWRITTEN);
+    }
+}
+
+size_t mem_size(const clb_packet *p)
+{
+    const struct block *b = clb_packet_context(p);
+    return b->size;
+}
+
+/* ---- link and peer ----------------------------------------------------------------------------- */
+
+struct coming_up {
+    uint32_t window;
+    atomic_int done;
+};
+
+static void come_up(struct peer *p, void *arg)
+{
+    struct coming_up *c = arg;
+    CHECK(peer_handshake(p));
+    CHECK_EQ(peer_create(p, "a", c->window), 0);
+    for (int i = 0; i < 1000 && !p->stream[0].created; i++) {
+        peer_pump(p, 10);
+    }
+    CHECK(p->stream[0].created);
+    atomic_store(&c->done, 1);
+}
+
+static int connect_pair(struct rig *r)
+{
+    if (!r->tcp) {
+        return peer_pair(&r->peer, false);
+    }
+    uint16_t port;
+    struct peer other;
+    const int listen_fd = peer_listen(&port);
+    peer_connect(&other, port);
+    peer_accept(&r->peer, listen_fd);
+    close(listen_fd);
+    return other.fd;
+}
+
+void rig_open_own(struct rig *r, clb_stream_params *sp, uint32_t window)
+{
+    struct coming_up c = {.window = window};
+    clb_loop_params lp = {.struct_size = sizeof lp, .caller_driven = !r->threaded};
+    clb_link_params kp = {.struct_size = sizeof kp};
+    CHECK_EQ(clb_loop_create(&r->loop, &lp), CLB_OK);
+    const int fd = connect_pair(r);
+    peer_start(&r->peer, come_up, &c);
+    kp.loop = r->loop;
+    kp.keepalive_ns = kp.idle_timeout_ns = -1;
+    CHECK_EQ(clb_link_adopt(&r->link, fd, CLB_ROLE_HOST, &kp), CLB_OK);
+    sp->struct_size = sizeof *sp;
+    sp->name = "a";
+    CHECK_EQ(clb_stream_open(&r->s, r->link, sp), CLB_OK);
+    while (!atomic_load(&c.done)) {
+        if (r->threaded) {
+            check_sleep_ms(1);
+        } else {
+            clb_loop_dispatch(r->loop, 10 * MS);
+        }
+    }
+    peer_join(&r->peer);
+}
+
+void rig_open(struct rig *r, clb_stream_params *sp, uint32_t window)
+{
+    if (!sp->allocator.alloc) {
+        sp->allocator = mem_allocator(&r->mem);
+    }
+    rig_open_own(r, sp, window);
+}
+
+void rig_close(struct rig *r)
+{
+    clb_stream_close(&r->s);
+    peer_close(&r->peer);
+    clb_link_close(&r->link);
+    clb_loop_destroy(&r->loop);
+    mem_check(&r->mem);
+}
+
+void rig_turn(struct rig *r)
+{
+    if (r->threaded) {
+        struct pollfd pfd = {.fd = r->peer.fd, .events = POLLOUT};
+        poll(&pfd, 1, 1);
+    } else {
+        clb_loop_dispatch(r->loop, 0);
+    }
+}
+
+void rig_push(struct rig *r, const void *data, size_t n, size_t chunk)
+{
+    const uint8_t *d = data;
+    const int64_t until = check_ms() + 30000;
+    while (n > 0) {
+        const size_t want = chunk && chunk < n ? chunk : n;
+        const ssize_t k = send(r->peer.fd, d, want, MSG_DONTWAIT | MSG_NOSIGNAL);
+        CHECK(k > 0 || errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR);
+        CHECK(check_ms() < until);
+        if (k > 0) {
+            d += k;
+            n -= (size_t)k;
+        }
+        rig_turn(r);
+    }
+}
+
+static void take_answers(struct rig *r)
+{
+    rig_turn(r);
+    while (peer_pump(&r->peer, 0)) {
+    }
+}
+
+static void book(struct rig *r, size_t n)
+{
+    struct peer_stream *s = &r->peer.stream[0];
+    const int64_t until = check_ms() + 20000;
+    take_answers(r);
+    while (s->fill + n > s->window || s->fill_packets >= 64) {
+        CHECK(check_ms() < until);
+        take_answers(r);
+    }
+    s->fill += n;
+    s->fill_packets++;
+    s->sent++;
+}
+
+static void put_header(struct rig *r, uint8_t *out, size_t n)
+{
+    const struct clbi_wire_header h = {.id = r->peer.next_id++,
+                                       .type = CLBI_WRITE_REQ,
+                                       .stream_id = r->peer.stream[0].id,
+                                       .size = (uint32_t)n,
+                                       .flags = CLBI_FLAG_ACK};
+    book(r, n);
+    clbi_wire_encode(out, &h);
+}
+
+void rig_send_header(struct rig *r, size_t n)
+{
+    uint8_t header[CLBI_WIRE_HEADER];
+    put_header(r, header, n);
+    rig_push(r, header, sizeof header, 0);
+}
+
+void rig_send_cut(struct rig *r, const struct blob *b, size_t cut)
+{
+    struct blob all = {0};
+    put_header(r, blob_more(&all, CLBI_WIRE_HEADER), b->n);
+    blob_put(&all, b->data, b->n);
+    cut = cut < all.n ? cut : all.n;
+    rig_push(r, all.data, cut, 0);
+    rig_turn(r);
+    rig_push(r, all.data + cut, all.n - cut, 0);
+    blob_free(&all);
+}
+
+void rig_send(struct rig *r, const struct blob *b, size_t chunk)
+{
+    struct blob all = {0};
+    put_header(r, blob_more(&all, CLBI_WIRE_HEADER), b->n);
+    blob_put(&all, b->data, b->n);
+    rig_push(r, all.data, all.n, chunk);
+    blob_free(&all);
+}
+
+clb_packet *rig_read(struct rig *r)
+{
+    clb_packet *p = NULL;
+    CHECK_EQ(clb_stream_read(r->s, &p, 10 * SEC), CLB_OK);
+    CHECK(p != NULL);
+    return p;
+}
+
+void rig_arrived(struct rig *r, uint64_t packets)
+{
+    for (int64_t until = check_ms() + 10000; rig_stats(r).packets < packets;) {
+        CHECK(check_ms() < until);
+        rig_turn(r);
+    }
+    CHECK_EQ(rig_stats(r).packets, packets);
+}
+
+void rig_credited(struct rig *r)
+{
+    for (int64_t until = check_ms() + 10000; r->peer.stream[0].fill_packets > 0;) {
+        CHECK(check_ms() < until);
+        take_answers(r);
+    }
+    CHECK_EQ(r->peer.stream[0].fill, 0);
+}
+
+clb_stream_stats rig_stats(const struct rig *r)
+{
+    clb_stream_stats st;
+    clb_stream_get_stats(r->s, &st, sizeof st);
+    return st;
+}
+
+clb_packet_info info_of(const clb_packet *p)
+{
+    clb_packet_info info;
+    clb_packet_get_info(p, &info, sizeof info);
+    return info;
+}
+
+void check_pixels(const void *data, unsigned seed, size_t n)
+{
+    const uint8_t *d = data;
+    CHECK(d != NULL || n == 0);
+    for (size_t i = 0; i < n; i++) {
+        CHECK_EQ(d[i], pixel_at(seed, i));
+    }
+}
+
+void check_split(const clb_packet *p, unsigned seed, size_t pixels, const struct blob *meta,
+                 int32_t type, enum clb_metadata_status status)
+{
+    size_t size = 77;
+    const void *m = clb_packet_metadata(p, &size);
+    const clb_packet_info info = info_of(p);
+    CHECK_EQ(info.metadata_status, status);
+    CHECK_EQ(clb_packet_size(p), pixels);
+    CHECK_EQ(info.size, pixels);
+    CHECK_EQ(size, meta->n);
+    CHECK_EQ(info.metadata_size, meta->n);
+    CHECK_EQ(info.claimed_metadata, meta->n);
+    CHECK_EQ(info.object_type, type);
+    CHECK_GE(info.total, pixels + meta->n + 8);
+    check_pixels(clb_packet_data(p), seed, pixels);
+    if (meta->n > 0) {
+        CHECK(m != NULL);
+        CHECK_EQ((uintptr_t)m % 64, 0);
+        CHECK_EQ(memcmp(m, meta->data, meta->n), 0);
+    } else {
+        CHECK(m == NULL);
+    }
+}
+
+void check_raw(const clb_packet *p, const struct blob *whole)
+{
+    size_t size = 77;
+    const clb_packet_info info = info_of(p);
+    CHECK_EQ(info.metadata_status, CLB_METADATA_BAD);
+    CHECK(clb_packet_metadata(p, &size) == NULL);
+    CHECK_EQ(size, 0);
+    CHECK_EQ(info.metadata_size, 0);
+    CHECK_EQ(info.total, whole->n);
+    CHECK_EQ(clb_packet_size(p), whole->n);
+    CHECK(clb_packet_image(p) == NULL);
+    CHECK_EQ(whole->n ? memcmp(clb_packet_data(p), whole->data, whole->n) : 0, 0);
+}
