@@ -12,10 +12,9 @@ static const struct {
     const char *name;
     void (*fn)(const struct options *o);
 } cases[] = {
-    {"receive", case_receive_host},
-    {"receive-pool", case_receive_pool},
-    {"round-trip", case_round_trip},
-    {"links", case_links},
+    {"receive", case_receive_host},  {"receive-pool", case_receive_pool},
+    {"round-trip", case_round_trip}, {"links", case_links},
+    {"trailer", case_trailer},       {"repitch", case_repitch},
 };
 
 static void usage(FILE *to)
@@ -26,9 +25,10 @@ static void usage(FILE *to)
         "                 [--strict]\n"
         "\n"
         "Runs each case N times (9) in turn with its baseline, a program of plain sockets, and\n"
-        "prints the medians and the median of the ratios. The sender is a process of its own.\n"
+        "prints the medians and the median of the ratios. The baseline of trailer and repitch\n"
+        "are the same packets, received as they come. The sender is a process of its own.\n"
         "\n"
-        "  --case NAME         one of: receive receive-pool round-trip links\n"
+        "  --case NAME         one of: receive receive-pool round-trip links trailer repitch\n"
         "  --pairs N           1 to 64\n"
         "  --quick             fewer frames\n"
         "  --device SUBSTRING  OpenCL device by a part of its name\n"

@@ -18,6 +18,8 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <clbridge/depthai.h>
+
 #include "measure.h"
 #include "round_trip.h"
 
@@ -309,6 +311,17 @@ static void serve(int door, int count, bool wire)
     close(ep);
 }
 
+size_t feed_trailer(uint8_t *out, uint32_t width, uint32_t height)
+{
+    clb_depthai_write_params p = {.struct_size = sizeof p, .sequence_num = 1234, .ts_ns = 1};
+    size_t written = 0;
+    if (clb_image_init(&p.image, CLB_PIXFMT_GRAY8, width, height, 0, 0) < 0 ||
+        clb_depthai_write(out, FEED_TRAILER_MAX, &written, &p) < 0) {
+        die("the metadata cannot be written");
+    }
+    return written;
+}
+
 int feed_main(char **argv)
 {
     const enum feed_kind kind = (enum feed_kind)atoi(argv[0]);
@@ -339,7 +352,12 @@ int feed_main(char **argv)
             die("no memory for a frame");
         }
         memset(frame_data, 0x5a, frame_bytes);
-        serve(door, count, kind == FEED_WIRE);
+        if (kind == FEED_CAMERA) {
+            uint8_t trailer[FEED_TRAILER_MAX];
+            const size_t n = feed_trailer(trailer, FEED_WIDTH, frame_bytes / FEED_WIDTH);
+            memcpy(frame_data + frame_bytes - n, trailer, n);
+        }
+        serve(door, count, kind != FEED_PLAIN);
         free(frame_data);
     }
     close(door);

@@ -34,18 +34,14 @@ struct one {
 };
 
 static void open_one(struct one *c, const struct feed *feed, clb_loop *loop,
-                     const struct clb_allocator *allocator)
+                     const clb_stream_params *as)
 {
     char uri[64];
     struct clb_status st = {0};
     snprintf(uri, sizeof uri, "tcp://127.0.0.1:%u", feed->port);
     clb_link_params lp = {.struct_size = sizeof lp, .uri = uri, .loop = loop, .status = &st};
     must(clb_link_open(&c->link, &lp), &st, uri);
-    clb_stream_params sp = {.struct_size = sizeof sp};
-    if (allocator) {
-        sp.allocator = *allocator;
-    }
-    must(clb_stream_open(&c->stream, c->link, &sp), NULL, "stream");
+    must(clb_stream_open(&c->stream, c->link, as), NULL, "stream");
 }
 
 static void close_one(struct one *c)
@@ -54,21 +50,40 @@ static void close_one(struct one *c)
     clb_link_close(&c->link);
 }
 
+/* Bytes that the library has copied. */
+static double copied(const clb_stream *stream)
+{
+    clb_stream_stats stats;
+    clb_stream_get_stats(stream, &stats, sizeof stats);
+    return (double)(stats.spill_bytes + stats.moved_bytes + stats.readback_bytes);
+}
+
 struct sample links_receive(struct bench_pool *pool, uint32_t frame, int warm, int frames)
+{
+    clb_stream_params as = {.struct_size = sizeof as};
+    if (pool) {
+        as.allocator = bench_pool_allocator(pool);
+    }
+    return links_receive_as(pool, &as, FEED_WIRE, frame, warm, frames);
+}
+
+struct sample links_receive_as(struct bench_pool *pool, const clb_stream_params *as,
+                               enum feed_kind kind, uint32_t frame, int warm, int frames)
 {
     struct feed feed;
     struct gauge gauge = {0};
     struct one c = {0};
     clb_loop *loop = NULL;
-    struct clb_allocator allocator = pool ? bench_pool_allocator(pool) : (struct clb_allocator){0};
-    feed_start(&feed, FEED_WIRE, 1, frame, WINDOW_FRAMES * frame);
+    double before = 0;
+    feed_start(&feed, kind, 1, frame, WINDOW_FRAMES * frame);
     clb_loop_params params = {
         .struct_size = sizeof params, .on_thread_start = on_thread, .priv = &gauge};
     must(clb_loop_create(&loop, &params), NULL, "loop");
-    open_one(&c, &feed, loop, pool ? &allocator : NULL);
+    open_one(&c, &feed, loop, as);
     for (int i = 0; i < warm + frames; i++) {
         clb_packet *packet = NULL;
         if (i == warm) {
+            before = copied(c.stream);
             threads_begin();
             gauge_start(&gauge);
         }
@@ -83,6 +98,7 @@ struct sample links_receive(struct bench_pool *pool, uint32_t frame, int warm, i
     clb_stream_stats stats;
     clb_stream_get_stats(c.stream, &stats, sizeof stats);
     s.extra = (double)stats.spilled;
+    s.copied = copied(c.stream) - before;
     close_one(&c);
     clb_loop_destroy(&loop);
     feed_join(&feed);
@@ -116,12 +132,13 @@ struct sample links_receive_many(int n, uint32_t frame, int warm, int frames)
         die("no memory");
     }
     feed_start(&feed, FEED_WIRE, n, frame, WINDOW_FRAMES * frame);
+    const clb_stream_params as = {.struct_size = sizeof as};
     const long before = resident_kb();
     clb_loop_params params = {
         .struct_size = sizeof params, .on_thread_start = on_thread, .priv = &gauge};
     must(clb_loop_create(&loop, &params), NULL, "loop");
     for (int i = 0; i < n; i++) {
-        open_one(&conns[i], &feed, loop, NULL);
+        open_one(&conns[i], &feed, loop, &as);
         poller[i] = (struct pollfd){clb_stream_fd(conns[i].stream), POLLIN, 0};
     }
     const double memory = (double)(resident_kb() - before) * 1024 / n;

@@ -5,6 +5,7 @@
 
 #include <clbridge/clbridge.h>
 
+#include "feed.h"
 #include "measure.h"
 
 /* Ends the benchmark with what the library says. */
@@ -14,6 +15,9 @@ void must(int err, const struct clb_status *status, const char *what);
  * buffers: each packet then becomes a frame and is retired at once (unmapped and mapped again). */
 struct bench_pool;
 struct sample links_receive(struct bench_pool *pool, uint32_t frame, int warm, int frames);
+/* The same with the stream opened `as` this says. */
+struct sample links_receive_as(struct bench_pool *pool, const clb_stream_params *as,
+                               enum feed_kind kind, uint32_t frame, int warm, int frames);
 /* n links on one loop and its thread; one application thread reads them all. Per frame. *memory is
  * what n links cost in the process, bytes. */
 struct sample links_receive_many(int n, uint32_t frame, int warm, int frames);

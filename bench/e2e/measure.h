@@ -19,6 +19,7 @@ struct sample {
     double process_cpu; /* of the whole process */
     double faults;      /* minor page faults of the receiving thread per 1000 frames */
     double extra;       /* what the case names */
+    double copied;      /* bytes that the library has copied */
 };
 
 /* A thread that is measured from outside it. */

@@ -9,5 +9,8 @@ void case_receive_host(const struct options *o);
 void case_receive_pool(const struct options *o);
 void case_round_trip(const struct options *o);
 void case_links(const struct options *o);
+/* camera.c */
+void case_trailer(const struct options *o);
+void case_repitch(const struct options *o);
 
 #endif
