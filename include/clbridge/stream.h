@@ -56,9 +56,10 @@
  *  With one of these the rows and planes are placed while they are received, each at its own offset,
  *  in the layout of clb_image_init() for these alignments, and what lies between them is not
  *  written. The layout that the peer sends is `image`, or what the metadata of the packets before
- *  says. A packet that turns out to be laid out in another way, and every packet where the transport
- *  cannot scatter, is moved once by the host (moved_bytes); with `write_only` such a packet comes with
- *  CLB_METADATA_BAD and without an image.
+ *  says; while it is not known, and where the transport cannot scatter, packets go through host
+ *  memory (spill_bytes). So does a packet whose metadata turn out to say something else, after it was
+ *  read back (readback_bytes); with `write_only` that one comes with CLB_METADATA_BAD and without an
+ *  image. A packet that is not `image`, without metadata to say what it is, comes as it is.
  *
  * AFTER clb_stream_close() payloads of that stream are read and dropped, and their credit given
  * back, until it is opened again; one that is arriving at that moment is completed first.
