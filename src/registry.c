@@ -55,8 +55,8 @@ int clbi_metadata_parse(struct clbi_metadata *out, const void *metadata, size_t 
     int err = clb_depthai_parse(&info, sizeof info, &params);
 
     memset(out, 0, sizeof *out);
-    if (err < 0)
-        return err;
+    if (err < 0) /* INVAL: more than any depthai sends, by leave of max_metadata */
+        return err == CLB_ERR_PROTO ? err : CLB_OK;
     out->image = info.image;
     if (info.kind == CLB_DEPTHAI_SPLIT) {
         out->part = CLB_PART_SPLIT_HEAD;

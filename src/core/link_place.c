@@ -104,6 +104,7 @@ static bool spill(clb_link *link, clb_stream *s)
         slot->seq++;
         if (s) {
             s->stats.alloc_failed++;
+            clbi_split_lost(s, link->rx.ev.size);
         } else if (!slot->closed_once) {
             slot->lost++; /* whoever opens it is told */
             slot->lost_bytes += link->rx.ev.size;
@@ -128,9 +129,10 @@ static bool spill(clb_link *link, clb_stream *s)
 }
 
 /* lock held, released. Read and thrown away, with credit. */
-static bool refuse(clb_link *link, uint64_t *counter)
+static bool refuse(clb_link *link, clb_stream *s, uint64_t *counter)
 {
     (*counter)++;
+    clbi_split_lost(s, link->rx.ev.size);
     link->slot[link->rx.ev.stream].seq++;
     pthread_mutex_unlock(&link->lock);
     return clbi_rx_start_drain(link, true);
@@ -169,7 +171,7 @@ static bool receive_for(clb_link *link, clb_stream *s)
     }
     if (clbi_full_refuses(s->on_full, s->queue.len, s->queue_len)) {
         clbi_stream_full(s);
-        return refuse(link, &s->stats.dropped_newest);
+        return refuse(link, s, &s->stats.dropped_newest);
     }
     struct clbi_plan *plan = &link->rx.plan;
     clbi_split_plan(s, ev->size, plan);
@@ -204,6 +206,7 @@ static bool receive_for(clb_link *link, clb_stream *s)
     } else if (err == CLB_OK) {
         struct clb_allocator a = s->allocator;
         s->stats.alloc_failed += !gone;
+        clbi_split_lost(s, ev->size);
         link->slot[ev->stream].seq++;
         pthread_mutex_unlock(&link->lock);
         a.free(a.opaque, &buf);
@@ -219,7 +222,8 @@ static bool receive_for(clb_link *link, clb_stream *s)
     } else if ((err == CLB_ERR_NOBUFS && block) || (err == CLB_ERR_TOOBIG && plan->guess)) {
         r = spill(link, gone ? NULL : s);
     } else {
-        r = refuse(link, err == CLB_ERR_NOBUFS ? &s->stats.dropped_newest : &s->stats.alloc_failed);
+        r = refuse(link, s,
+                   err == CLB_ERR_NOBUFS ? &s->stats.dropped_newest : &s->stats.alloc_failed);
     }
     clbi_stream_unref(s);
     return r;

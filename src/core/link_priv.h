@@ -168,7 +168,8 @@ struct clb_stream {
         uint32_t count, left;
     } group;                 /* of the message group that is being read */
     struct clbi_tail *tails; /* free ones */
-    bool bad_told;           /* the first bad metadata was logged */
+    struct clbi_tail_slab *tail_slabs;
+    bool bad_told; /* the first bad metadata was logged */
     clb_stream_stats stats;
     bool full_due; /* the first full event is still to be logged */
 };
@@ -372,6 +373,8 @@ size_t clbi_split_segs(clb_packet *p, struct clbi_seg *segs, void *sink, size_t 
 /* The payload is in, and p->stream known: finds the end of the pixels, and repairs what was guessed
  * wrong. Counts the arrival. */
 void clbi_split_finish(clb_packet *p);
+/* [io] A payload of this stream is drained. */
+void clbi_split_lost(clb_stream *s, size_t total);
 /* Once for the reader: reads the metadata. The packet may have to be moved afterwards. */
 void clbi_split_resolve(clb_packet *p);
 /* Dropped in between: a misplaced packet goes to host memory of the link. CLB_OK or NOMEM. */

@@ -20,21 +20,13 @@
 
 /* ---- tails ------------------------------------------------------------------------------------ */
 
-static struct clbi_tail *take_tail(clb_stream *s)
-{
-    struct clbi_tail *tail = s->tails;
-    if (tail) {
-        s->tails = tail->next;
-        return tail;
-    }
-    const size_t head = (sizeof *tail + TAIL_ALIGN - 1) & ~(size_t)(TAIL_ALIGN - 1);
-    tail = clbi_aligned_alloc(TAIL_ALIGN, head + clbi_split_tail(s->split.max_metadata));
-    if (tail) {
-        atomic_fetch_add_explicit(&s->link->heap_allocs, 1, memory_order_relaxed);
-        tail->data = (uint8_t *)tail + head;
-    }
-    return tail;
-}
+/* Made so many at a time, for the reason that packets are. Pages that are never used cost nothing. */
+#define SLAB_TAILS 16
+
+struct clbi_tail_slab {
+    struct clbi_tail_slab *next;
+    struct clbi_tail tail[SLAB_TAILS];
+};
 
 static void give_tail(clb_stream *s, struct clbi_tail *tail)
 {
@@ -42,12 +34,39 @@ static void give_tail(clb_stream *s, struct clbi_tail *tail)
     s->tails = tail;
 }
 
+static size_t align_tail(size_t bytes)
+{
+    return (bytes + TAIL_ALIGN - 1) & ~(size_t)(TAIL_ALIGN - 1);
+}
+
+static struct clbi_tail *take_tail(clb_stream *s)
+{
+    if (!s->tails) {
+        const size_t head = align_tail(sizeof(struct clbi_tail_slab));
+        const size_t each = align_tail(clbi_split_tail(s->split.max_metadata));
+        struct clbi_tail_slab *slab = clbi_aligned_alloc(TAIL_ALIGN, head + SLAB_TAILS * each);
+        if (!slab) {
+            return NULL;
+        }
+        atomic_fetch_add_explicit(&s->link->heap_allocs, 1, memory_order_relaxed);
+        slab->next = s->tail_slabs;
+        s->tail_slabs = slab;
+        for (size_t i = SLAB_TAILS; i-- > 0;) {
+            slab->tail[i].data = (uint8_t *)slab + head + i * each;
+            give_tail(s, &slab->tail[i]);
+        }
+    }
+    struct clbi_tail *tail = s->tails;
+    s->tails = tail->next;
+    return tail;
+}
+
 void clbi_tails_free(clb_stream *s)
 {
-    while (s->tails) {
-        struct clbi_tail *tail = s->tails;
-        s->tails = tail->next;
-        clbi_aligned_free(tail);
+    while (s->tail_slabs) {
+        struct clbi_tail_slab *slab = s->tail_slabs;
+        s->tail_slabs = slab->next;
+        clbi_aligned_free(slab);
     }
 }
 
@@ -179,10 +198,12 @@ bool clbi_split_begin(clb_packet *p, const struct clbi_plan *plan)
 
 size_t clbi_split_segs(clb_packet *p, struct clbi_seg *segs, void *sink, size_t sink_size)
 {
-    size_t n = 1;
-    if (!p->rows ||
-        !clbi_rows_plan(segs, &n, &p->src, p->front, &p->placed, p->buf.data, sink, sink_size)) {
-        segs[0] = (struct clbi_seg){
+    size_t n = 0;
+    if (p->rows) {
+        /* With these numbers it was asked, and with no larger sink. */
+        clbi_rows_plan(segs, &n, &p->src, p->front, &p->placed, p->buf.data, sink, sink_size);
+    } else {
+        segs[n++] = (struct clbi_seg){
             .base = p->buf.data, .row_bytes = p->front, .pitch = p->front, .rows = 1};
     }
     if (p->tail) {
@@ -250,6 +271,13 @@ static void copy_metadata(clb_packet *p, const uint8_t *from, size_t size)
     p->info.metadata_size = p->meta ? size : 0;
 }
 
+/* Are these bytes behind the pixels that were foreseen no more than the end of the last row? */
+static bool is_padding(const clb_packet *p, size_t bytes)
+{
+    const struct clb_image *img = p->rows ? &p->src : &p->stream->image;
+    return fits(img, p->front) && bytes < img->plane[img->num_planes - 1].pitch;
+}
+
 /* More pixels than foreseen: the first `missing` bytes of the tail. */
 static void extend(clb_packet *p, size_t missing, size_t metadata)
 {
@@ -258,8 +286,8 @@ static void extend(clb_packet *p, size_t missing, size_t metadata)
         memcpy((uint8_t *)p->buf.data + p->front, tail, missing);
         p->info.moved_bytes += missing;
         p->written = p->pixels;
-    } else if (fits(p->rows ? &p->src : &p->stream->image, p->front)) {
-        p->pixels = p->front; /* the padding of the last row, for all that is known */
+    } else if (is_padding(p, missing)) {
+        p->pixels = p->front;
     } else if (misplace(p)) {
         copy_metadata(p, tail + missing, metadata);
         return;
@@ -322,6 +350,14 @@ static void notice_parts(clb_packet *p)
     }
     s->parts.count = s->parts.left = md.parts;
     s->parts.bytes = md.part_bytes;
+}
+
+void clbi_split_lost(clb_stream *s, size_t total)
+{
+    if (is_part(s, total)) {
+        s->parts.left--;
+        s->parts.bytes -= total;
+    }
 }
 
 static void take_part(clb_packet *p)
