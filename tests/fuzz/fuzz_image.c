@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Layouts from untrusted numbers. Whatever clb_image_check() accepts must lie inside the bytes that
- * it was told, by arithmetic wide enough not to wrap; whatever clb_image_init() makes must pass.
+ * it was told, by arithmetic wide enough not to wrap; whatever clb_image_init() makes must pass. A plan
+ * for rows of such a layout must take all bytes of the stream, and no more into the sink than it holds.
  */
-#include <clbridge/image.h>
+#include <core/rows.h>
 
 #include <stdlib.h>
 #include <string.h>
@@ -64,6 +65,28 @@ static void verify(const struct clb_image *img, size_t available)
         abort();
 }
 
+static void verify_plan(const struct clb_image *src, size_t pixels, size_t align, size_t sink_size)
+{
+    struct clbi_seg segs[CLBI_ROWS_SEGS];
+    struct clb_image dst;
+    wide sum = 0, rows = 0;
+    size_t n = 0;
+
+    if (clb_image_init(&dst, src->fmt, src->width, src->height, align, align) != CLB_OK ||
+        !clbi_rows_plan(segs, &n, src, pixels, &dst, NULL, NULL, sink_size))
+        return;
+    if (n > CLBI_ROWS_SEGS || clb_image_check(src, pixels) != CLB_OK)
+        abort();
+    for (size_t i = 0; i < n; i++) {
+        sum += (wide)segs[i].rows * ((wide)segs[i].row_bytes + segs[i].gap);
+        rows += segs[i].rows;
+        if (segs[i].gap > sink_size || (segs[i].rows > 1 && segs[i].pitch < segs[i].row_bytes))
+            abort();
+    }
+    if (sum != pixels || rows > (wide)3 * src->height + 1)
+        abort();
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct {
@@ -91,6 +114,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     (void)clb_image_bytes(&img);
     if (clb_image_check(&img, (size_t)in.available) == CLB_OK)
         verify(&img, (size_t)in.available);
+    /* Also of what does not pass: the plan says no. */
+    verify_plan(&img, (size_t)in.available, (size_t)1 << (in.shift & 15),
+                in.shift >> 16 ? in.shift >> 16 : SIZE_MAX);
     if (clb_image_init(&img, (enum clb_pixfmt)in.fmt, in.width, in.height,
                        (size_t)1 << (in.shift & 63), (size_t)1 << (in.shift >> 8 & 63)) == CLB_OK) {
         if (clb_image_check(&img, SIZE_MAX) != CLB_OK)
