@@ -124,12 +124,16 @@ static bool try_plan(const struct clb_image *src, size_t pixels, const struct cl
 {
     struct clbi_seg segs[CLBI_ROWS_SEGS + 1];
     const size_t start = pick(100);
-    size_t n = 0;
+    size_t n = 0, asked = 0;
+    const bool can = clbi_rows_plan(segs, &asked, src, pixels, dst, NULL, sink, sink_size);
 
     cr_assert_leq(pixels, MEM);
     paint();
     memset(&segs[CLBI_ROWS_SEGS], GUARD, sizeof *segs);
-    if (!clbi_rows_plan(segs, &n, src, pixels, dst, mem + start, sink, sink_size))
+    cr_expect_eq(clbi_rows_plan(segs, &n, src, pixels, dst, mem + start, sink, sink_size), can,
+                 "asked without memory it says something else");
+    cr_expect_eq(n, asked);
+    if (!can)
         return false;
     cr_assert_leq(n, CLBI_ROWS_SEGS);
     move_naively(dst, model + start, src);
