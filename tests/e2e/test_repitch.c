@@ -1,0 +1,575 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Rows and planes that are placed while they arrive. Each is compared where it has to lie, and every byte
+ * between them, behind them and around the buffer is one that nobody has written.
+ */
+#include "trailer_kit.h"
+
+#define WINDOW (16u << 20)
+/* The most that is behind the pixels in these tests. */
+#define META 200u
+
+/* ---- pictures ---------------------------------------------------------------------------------- */
+
+struct shape {
+    unsigned planes;
+    size_t rows[3], bytes[3]; /* of each row, without padding */
+};
+
+static struct shape shape_of(enum clb_pixfmt fmt, size_t w, size_t h)
+{
+    const size_t hw = (w + 1) / 2, hh = (h + 1) / 2;
+    switch (fmt) {
+    case CLB_PIXFMT_GRAY8:
+    case CLB_PIXFMT_RAW8: return (struct shape){1, {h}, {w}};
+    case CLB_PIXFMT_GRAY16:
+    case CLB_PIXFMT_RAW10:
+    case CLB_PIXFMT_RAW12:
+    case CLB_PIXFMT_RAW16: return (struct shape){1, {h}, {2 * w}};
+    case CLB_PIXFMT_NV12:
+    case CLB_PIXFMT_NV21: return (struct shape){2, {h, hh}, {w, 2 * hw}};
+    case CLB_PIXFMT_I420:
+    case CLB_PIXFMT_YV12: return (struct shape){3, {h, hh, hh}, {w, hw, hw}};
+    case CLB_PIXFMT_YUYV:
+    case CLB_PIXFMT_UYVY: return (struct shape){1, {h}, {4 * hw}};
+    case CLB_PIXFMT_RGB24:
+    case CLB_PIXFMT_BGR24: return (struct shape){1, {h}, {3 * w}};
+    case CLB_PIXFMT_RGBP:
+    case CLB_PIXFMT_BGRP: return (struct shape){3, {h, h, h}, {w, w, w}};
+    case CLB_PIXFMT_RGBA:
+    case CLB_PIXFMT_BGRA: return (struct shape){1, {h}, {4 * w}};
+    case CLB_PIXFMT_RAW10P: return (struct shape){1, {h}, {(w + 3) / 4 * 5}};
+    case CLB_PIXFMT_RGBPF32: return (struct shape){3, {h, h, h}, {4 * w, 4 * w, 4 * w}};
+    default: CHECK(0); return (struct shape){0};
+    }
+}
+
+static size_t up(size_t n, size_t align)
+{
+    return align > 1 ? (n + align - 1) / align * align : n;
+}
+
+/* The layout that is promised for these alignments, worked out a second time. */
+static struct clb_image placed(const struct clb_image *src, size_t pitch_align, size_t plane_align)
+{
+    const struct shape s = shape_of(src->fmt, src->width, src->height);
+    struct clb_image dst = *src;
+    size_t at = 0;
+    for (unsigned i = 0; i < s.planes; i++) {
+        at = up(at, plane_align);
+        dst.plane[i].offset = at;
+        dst.plane[i].pitch = up(s.bytes[i], pitch_align);
+        at += dst.plane[i].pitch * s.rows[i];
+    }
+    return dst;
+}
+
+static size_t span(const struct clb_image *img)
+{
+    const struct shape s = shape_of(img->fmt, img->width, img->height);
+    size_t most = 0;
+    for (unsigned i = 0; i < s.planes; i++) {
+        const size_t end =
+            img->plane[i].offset + img->plane[i].pitch * (s.rows[i] - 1) + s.bytes[i];
+        most = end > most ? end : most;
+    }
+    return most;
+}
+
+static bool same(const struct clb_image *a, const struct clb_image *b)
+{
+    bool ok = a->fmt == b->fmt && a->width == b->width && a->height == b->height;
+    for (unsigned i = 0; ok && i < shape_of(a->fmt, a->width, a->height).planes; i++) {
+        ok = a->plane[i].offset == b->plane[i].offset && a->plane[i].pitch == b->plane[i].pitch;
+    }
+    return ok;
+}
+
+/* The packet has the rows of the payload `from` (laid out as src) where dst has them, and there is
+ * nothing else in its buffer. */
+static void check_rows(const clb_packet *p, const uint8_t *from, const struct clb_image *src,
+                       const struct clb_image *dst)
+{
+    const struct shape s = shape_of(src->fmt, src->width, src->height);
+    const uint8_t *data = clb_packet_data(p);
+    const struct clb_image *img = clb_packet_image(p);
+    CHECK(img != NULL);
+    CHECK(same(img, dst));
+    CHECK_EQ(img->num_planes, s.planes);
+    CHECK_EQ(clb_packet_size(p), span(dst));
+    CHECK_EQ(info_of(p).size, span(dst));
+    size_t end = 0;
+    for (unsigned i = 0; i < s.planes; i++) {
+        for (size_t y = 0; y < s.rows[i]; y++) {
+            const size_t at = dst->plane[i].offset + y * dst->plane[i].pitch;
+            CHECK_EQ(memcmp(data + at, from + src->plane[i].offset + y * src->plane[i].pitch,
+                            s.bytes[i]),
+                     0);
+            mem_unwritten(p, end, at);
+            end = at + s.bytes[i];
+        }
+    }
+    mem_unwritten(p, end, SIZE_MAX);
+}
+
+static struct clb_image packed(enum clb_pixfmt fmt, uint32_t w, uint32_t h)
+{
+    const struct clb_image one = {.fmt = fmt, .width = w, .height = h};
+    struct clb_image img = placed(&one, 1, 1);
+    img.num_planes = shape_of(fmt, w, h).planes;
+    return img;
+}
+
+/* ---- without a trailer ------------------------------------------------------------------------- */
+
+struct job {
+    struct clb_image src;
+    size_t total; /* bytes of a packet; 0 = what src spans */
+    size_t pitch_align, plane_align;
+    int packets;
+    size_t chunk;
+    bool tcp, every_cut;
+};
+
+static void plain(const struct job *j)
+{
+    static struct rig r;
+    struct blob whole = {0};
+    const size_t total = j->total ? j->total : span(&j->src);
+    const struct clb_image dst = placed(&j->src, j->pitch_align, j->plane_align);
+    clb_stream_params sp = {
+        .image = j->src, .dst_pitch_align = j->pitch_align, .dst_plane_align = j->plane_align};
+    r = (struct rig){.tcp = j->tcp};
+    mem_init(&r.mem);
+    r.mem.stretch = true;
+    r.mem.spare = 100;
+    rig_open(&r, &sp, WINDOW);
+    const int packets = j->every_cut ? (int)(CLBI_WIRE_HEADER + total) : j->packets;
+    for (int i = 0; i < packets; i++) {
+        whole.n = 0;
+        blob_pixels(&whole, (unsigned)i, total);
+        if (j->every_cut) {
+            rig_send_cut(&r, &whole, (size_t)i);
+        } else {
+            rig_send(&r, &whole, j->chunk);
+        }
+        clb_packet *p = rig_read(&r);
+        check_rows(p, whole.data, &j->src, &dst);
+        CHECK_EQ(info_of(p).moved_bytes + info_of(p).readback_bytes, 0);
+        CHECK_EQ(info_of(p).spilled, 0);
+        CHECK_EQ(info_of(p).total, total);
+        CHECK_EQ(info_of(p).metadata_status, CLB_METADATA_NONE);
+        CHECK_EQ(r.mem.last.capacity, span(&dst));
+        CHECK_EQ(r.mem.last.payload, total);
+        clb_packet_free(&p);
+    }
+    const clb_stream_stats st = rig_stats(&r);
+    CHECK_EQ(st.packets, packets);
+    CHECK_EQ(st.moved_bytes + st.readback_bytes + st.spilled + st.spill_bytes, 0);
+    CHECK_EQ(st.alloc_failed, 0);
+    rig_credited(&r);
+    rig_close(&r);
+    blob_free(&whole);
+}
+
+/* 300x300 BGR: rows of 900 bytes land 960 bytes apart. */
+static void bgr300(void)
+{
+    const struct job j = {
+        .src = packed(CLB_PIXFMT_BGR24, 300, 300), .pitch_align = 64, .packets = 12};
+    const struct clb_image dst = placed(&j.src, 64, 0);
+    CHECK_EQ(j.src.plane[0].pitch, 900);
+    CHECK_EQ(dst.plane[0].pitch, 960);
+    plain(&j);
+}
+
+/* 1620 rows: more than one system call takes. */
+static void nv12_1080p(size_t chunk, bool tcp)
+{
+    const struct job j = {.src = packed(CLB_PIXFMT_NV12, 1920, 1080),
+                          .pitch_align = 256,
+                          .plane_align = 4096,
+                          .packets = 3,
+                          .chunk = chunk,
+                          .tcp = tcp};
+    plain(&j);
+}
+
+static void every_format(uint32_t w, uint32_t h)
+{
+    for (int fmt = 1; fmt < CLB_PIXFMT_COUNT; fmt++) {
+        const struct job j = {.src = packed((enum clb_pixfmt)fmt, w, h),
+                              .pitch_align = 64,
+                              .plane_align = 256,
+                              .packets = 3,
+                              .chunk = (size_t)fmt % 5};
+        plain(&j);
+    }
+}
+
+/* Rows and planes that the peer pads: what is between them is thrown away, at the end too. */
+static void padded_source(void)
+{
+    struct job j = {.pitch_align = 32, .plane_align = 128, .packets = 5, .chunk = 7};
+    j.src = packed(CLB_PIXFMT_NV12, 7, 5); /* rows of 7 and 8 bytes */
+    j.src.plane[0].pitch = 13;
+    j.src.plane[1].pitch = 11;
+    j.src.plane[1].offset = 13 * 5 + 6;
+    plain(&j);
+    j.total = span(&j.src) + 3; /* the padding of the last row, too */
+    plain(&j);
+    j.chunk = 0;
+    j.every_cut = true;
+    plain(&j);
+    j = (struct job){.src = packed(CLB_PIXFMT_I420, 5, 3), .pitch_align = 16, .packets = 5};
+    j.src.plane[0].offset = 2;
+    j.src.plane[0].pitch = 9;
+    j.src.plane[1].offset = 40;
+    j.src.plane[1].pitch = 4;
+    j.src.plane[2].offset = 60;
+    j.src.plane[2].pitch = 3;
+    j.every_cut = true;
+    plain(&j);
+}
+
+/* Wider in the peer's packet than where it is to go: rows move closer. */
+static void closer(void)
+{
+    struct job j = {.src = packed(CLB_PIXFMT_BGR24, 20, 6), .plane_align = 1, .packets = 4};
+    j.src.plane[0].pitch = 77;
+    plain(&j);
+    j.every_cut = true;
+    plain(&j);
+}
+
+/* A packet that is not of that picture: too small for it comes as it is, and the next one as it should. */
+static void another_size(void)
+{
+    static struct rig r;
+    struct blob whole = {0};
+    const struct clb_image src = packed(CLB_PIXFMT_BGR24, 30, 20), dst = placed(&src, 64, 0);
+    clb_stream_params sp = {.image = src, .dst_pitch_align = 64};
+    r = (struct rig){0};
+    mem_init(&r.mem);
+    r.mem.stretch = true;
+    rig_open(&r, &sp, WINDOW);
+    for (unsigned i = 0; i < 8; i++) {
+        whole.n = 0;
+        blob_pixels(&whole, i, i % 2 ? 1799 - i * 100 : 1800);
+        rig_send(&r, &whole, 0);
+        clb_packet *p = rig_read(&r);
+        if (i % 2) {
+            CHECK(clb_packet_image(p) == NULL);
+            CHECK_EQ(clb_packet_size(p), whole.n);
+            check_pixels(clb_packet_data(p), i, whole.n);
+        } else {
+            check_rows(p, whole.data, &src, &dst);
+        }
+        clb_packet_free(&p);
+    }
+    rig_close(&r);
+    blob_free(&whole);
+}
+
+/* ---- with a trailer ---------------------------------------------------------------------------- */
+
+struct cam {
+    struct rig r;
+    struct blob meta, whole;
+    size_t pitch_align, plane_align;
+};
+
+static void cam_open(struct cam *c, clb_stream_params *sp, size_t pitch_align, size_t plane_align)
+{
+    *c = (struct cam){.pitch_align = pitch_align, .plane_align = plane_align};
+    sp->trailer = CLB_TRAILER_DEPTHAI;
+    sp->dst_pitch_align = pitch_align;
+    sp->dst_plane_align = plane_align;
+    mem_init(&c->r.mem);
+    c->r.mem.stretch = true;
+    rig_open(&c->r, sp, WINDOW);
+}
+
+static void cam_close(struct cam *c)
+{
+    rig_credited(&c->r);
+    rig_close(&c->r);
+    blob_free(&c->meta);
+    blob_free(&c->whole);
+}
+
+static int frame_type(enum clb_pixfmt fmt)
+{
+    return fmt == CLB_PIXFMT_BGR24   ? FT_BGR888I
+           : fmt == CLB_PIXFMT_NV12  ? FT_NV12
+           : fmt == CLB_PIXFMT_I420  ? FT_YUV420P
+           : fmt == CLB_PIXFMT_RGBP  ? FT_RGB888P
+           : fmt == CLB_PIXFMT_RAW16 ? FT_RAW16
+                                     : FT_GRAY8;
+}
+
+/* A frame of src with `extra` bytes behind its last row. Not read yet. */
+static void cam_send(struct cam *c, unsigned seed, const struct clb_image *src, size_t extra,
+                     size_t pad, size_t chunk)
+{
+    const uint32_t p1 = (uint32_t)src->plane[1].offset, p2 = (uint32_t)src->plane[2].offset;
+    c->meta.n = 0;
+    meta_frame(&c->meta, &(struct meta_frame){.type = frame_type(src->fmt),
+                                              .width = src->width,
+                                              .height = src->height,
+                                              .stride = (uint32_t)src->plane[0].pitch,
+                                              .p2 = p1,
+                                              .p3 = p2,
+                                              .seq = seed,
+                                              .pad = pad});
+    pack(&c->whole, seed, span(src) + extra, &c->meta, TYPE_FRAME);
+    rig_send(&c->r, &c->whole, chunk);
+}
+
+static clb_packet *cam_read(struct cam *c, const struct clb_image *src)
+{
+    const struct clb_image dst = placed(src, c->pitch_align, c->plane_align);
+    clb_packet *p = rig_read(&c->r);
+    size_t size = 0;
+    const void *m = clb_packet_metadata(p, &size);
+    CHECK_EQ(info_of(p).metadata_status, CLB_METADATA_OK);
+    CHECK_EQ(info_of(p).total, c->whole.n);
+    CHECK_EQ(size, c->meta.n);
+    CHECK_EQ(memcmp(m, c->meta.data, size), 0);
+    check_rows(p, c->whole.data, src, &dst);
+    return p;
+}
+
+/* A camera that says what it sends: the first two packets are copied, from the third on nothing is. */
+static void learned(const struct clb_image *src, size_t extra, size_t pitch_align,
+                    size_t plane_align, size_t chunk)
+{
+    static struct cam c;
+    uint32_t rnd = 3;
+    clb_stream_params sp = {0};
+    cam_open(&c, &sp, pitch_align, plane_align);
+    for (unsigned i = 0; i < 20; i++) {
+        cam_send(&c, i, src, extra, pick(&rnd, META), chunk);
+        clb_packet *p = cam_read(&c, src);
+        if (i >= 2) {
+            CHECK_EQ(info_of(p).spilled, 0);
+            CHECK_EQ(info_of(p).moved_bytes + info_of(p).readback_bytes, 0);
+            const struct clb_image dst = placed(src, pitch_align, plane_align);
+            CHECK_EQ(c.r.mem.last.capacity, span(&dst));
+        }
+        clb_packet_free(&p);
+    }
+    const clb_stream_stats st = rig_stats(&c.r);
+    CHECK_LE(st.spilled, 2);
+    CHECK_LE(st.spill_bytes, 2 * (span(src) + extra));
+    CHECK_EQ(st.readback_bytes, 0);
+    CHECK_EQ(st.bad_metadata, 0);
+    cam_close(&c);
+}
+
+static void learned_all(void)
+{
+    struct clb_image src = packed(CLB_PIXFMT_BGR24, 300, 300);
+    learned(&src, 0, 64, 0, 0);
+    src = packed(CLB_PIXFMT_GRAY8, 1, 1);
+    learned(&src, 0, 64, 0, 1);
+    src = packed(CLB_PIXFMT_NV12, 64, 48);
+    src.plane[0].pitch = src.plane[1].pitch = 80; /* as a real camera's: stride 80 */
+    src.plane[1].offset = 80 * 48;
+    learned(&src, 16, 64, 256, 0);
+    learned(&src, 0, 64, 0, 500);
+    src = packed(CLB_PIXFMT_RAW16, 60, 40);
+    src.plane[0].pitch = 128;
+    learned(&src, 8, 256, 0, 0);
+    src = packed(CLB_PIXFMT_RGBP, 10, 6);
+    learned(&src, 0, 16, 64, 3);
+}
+
+/* Geometry by the application's word and a camera that agrees: not even the first is copied. A thousand
+ * frames with metadata that jitters: nothing is moved, nothing read, nothing allocated. */
+static void thousand(bool threaded)
+{
+    static struct cam c;
+    uint32_t rnd = 8;
+    uint64_t heap = 0;
+    const struct clb_image src = packed(CLB_PIXFMT_BGR24, 30, 20);
+    clb_stream_params sp = {.image = src};
+    c = (struct cam){.pitch_align = 64};
+    sp.trailer = CLB_TRAILER_AUTO;
+    sp.dst_pitch_align = 64;
+    c.r.threaded = threaded;
+    mem_init(&c.r.mem);
+    c.r.mem.stretch = true;
+    rig_open(&c.r, &sp, WINDOW);
+    for (unsigned i = 0; i < 1000; i++) {
+        cam_send(&c, i, &src, 0, 1 + pick(&rnd, 2000), 0);
+        clb_packet *p = cam_read(&c, &src);
+        clb_packet_free(&p);
+        clb_link_stats ls;
+        clb_link_get_stats(c.r.link, &ls, sizeof ls);
+        heap = i == 20 ? ls.heap_allocs : heap;
+        CHECK(i < 20 || ls.heap_allocs == heap);
+    }
+    const clb_stream_stats st = rig_stats(&c.r);
+    CHECK_EQ(st.packets, 1000);
+    CHECK_EQ(st.moved_bytes + st.readback_bytes + st.spilled + st.spill_bytes, 0);
+    cam_close(&c);
+}
+
+/* The camera changes its picture in the middle of the stream. Each is whole, wherever it was expected; a
+ * change costs a copy or two, and is counted. */
+static void geometry_changes(void)
+{
+    static struct cam c;
+    struct clb_image src[6];
+    clb_stream_params sp = {0};
+    src[0] = packed(CLB_PIXFMT_BGR24, 40, 30);
+    src[1] = packed(CLB_PIXFMT_BGR24, 30, 40); /* as many bytes, other rows */
+    src[2] = packed(CLB_PIXFMT_GRAY8, 60, 60); /* likewise, another format */
+    src[3] = packed(CLB_PIXFMT_BGR24, 38, 30);
+    src[4] = packed(CLB_PIXFMT_NV12, 60, 40);  /* 3600 again */
+    src[5] = packed(CLB_PIXFMT_GRAY8, 61, 60); /* half a row of src[0] more */
+    cam_open(&c, &sp, 64, 0);
+    uint64_t copied = 0;
+    for (unsigned round = 0; round < 60; round++) {
+        const struct clb_image *s = &src[(round * 5 + round / 6 * 2) % 6];
+        for (unsigned i = 0; i < 1 + round % 5; i++) {
+            cam_send(&c, round * 8 + i, s, 0, 40, 0);
+            clb_packet *p = cam_read(&c, s);
+            const clb_packet_info info = info_of(p);
+            if (i >= 2) {
+                CHECK_EQ(info.spilled, 0);
+                CHECK_EQ(info.moved_bytes + info.readback_bytes, 0);
+            }
+            copied += info.moved_bytes + (info.spilled ? span(s) : 0);
+            clb_packet_free(&p);
+        }
+    }
+    const clb_stream_stats st = rig_stats(&c.r);
+    CHECK_EQ(st.bad_metadata, 0);
+    CHECK_EQ(st.alloc_failed, 0);
+    CHECK_EQ(st.moved_bytes + st.spill_bytes, copied);
+    CHECK_GT(copied, 0);
+    cam_close(&c);
+}
+
+/* The same where the host must not read: a picture that is not the expected one comes without an image and
+ * as bad; one that is, is good again. */
+static void changes_write_only(void)
+{
+    static struct cam c;
+    const struct clb_image a = packed(CLB_PIXFMT_BGR24, 40, 30),
+                           b = packed(CLB_PIXFMT_BGR24, 30, 40);
+    clb_stream_params sp = {.write_only = 1, .image = a};
+    cam_open(&c, &sp, 64, 0);
+    for (unsigned round = 0; round < 3; round++) {
+        for (unsigned i = 0; i < 4; i++) {
+            cam_send(&c, i, &a, 0, 30, 0);
+            if (round > 0 && i == 0) {
+                clb_packet *p = rig_read(&c.r); /* b was expected */
+                CHECK_EQ(info_of(p).metadata_status, CLB_METADATA_BAD);
+                CHECK(clb_packet_image(p) == NULL);
+                clb_packet_free(&p);
+                continue;
+            }
+            clb_packet *p = cam_read(&c, &a);
+            CHECK_EQ(info_of(p).spilled, 0);
+            clb_packet_free(&p);
+        }
+        cam_send(&c, 9, &b, 0, 30, 0);
+        clb_packet *p = rig_read(&c.r);
+        CHECK_EQ(info_of(p).metadata_status, CLB_METADATA_BAD);
+        CHECK(clb_packet_image(p) == NULL);
+        CHECK_EQ(info_of(p).total, c.whole.n);
+        clb_packet_free(&p);
+    }
+    CHECK_EQ(rig_stats(&c.r).readback_bytes, 0);
+    CHECK_EQ(rig_stats(&c.r).bad_metadata, 5);
+    cam_close(&c);
+}
+
+/* Without a word from the application, metadata that tells no picture: as it came. */
+static void no_picture(void)
+{
+    static struct cam c;
+    clb_stream_params sp = {0};
+    cam_open(&c, &sp, 64, 64);
+    for (unsigned i = 0; i < 8; i++) {
+        c.meta.n = 0;
+        meta_any(&c.meta, 50 + i);
+        pack(&c.whole, i, 5000, &c.meta, TYPE_UNKNOWN);
+        rig_send(&c.r, &c.whole, 0);
+        clb_packet *p = rig_read(&c.r);
+        check_split(p, i, 5000, &c.meta, TYPE_UNKNOWN, CLB_METADATA_OK);
+        CHECK(clb_packet_image(p) == NULL);
+        clb_packet_free(&p);
+    }
+    CHECK_EQ(rig_stats(&c.r).bad_metadata, 0);
+    cam_close(&c);
+}
+
+/* Trailers that lie, in a stream whose rows are placed: every byte of the packet is there, or what could be
+ * kept; the next picture is whole. */
+static void lies(void)
+{
+    static struct cam c;
+    const struct clb_image src = packed(CLB_PIXFMT_BGR24, 40, 30);
+    clb_stream_params sp = {0};
+    cam_open(&c, &sp, 64, 0);
+    for (unsigned i = 0; i < 24; i++) {
+        cam_send(&c, i, &src, 0, 40 + i, 0);
+        clb_packet *p = cam_read(&c, &src);
+        clb_packet_free(&p);
+        if (i % 3 == 2) {
+            c.whole.data[c.whole.n - 18] ^= 0x80; /* the size */
+            rig_send(&c.r, &c.whole, 0);
+            p = rig_read(&c.r);
+            check_raw(p, &c.whole);
+            clb_packet_free(&p);
+        }
+    }
+    CHECK_EQ(rig_stats(&c.r).bad_metadata, 8);
+    cam_close(&c);
+}
+
+/* A pool of exactly the size of the picture that is wanted. */
+static void exact_pool(void)
+{
+    static struct cam c;
+    const struct clb_image src = packed(CLB_PIXFMT_BGR24, 40, 30), dst = placed(&src, 64, 0);
+    clb_stream_params sp = {0};
+    cam_open(&c, &sp, 64, 0);
+    c.r.mem.fixed = span(&dst);
+    for (unsigned i = 0; i < 24; i++) {
+        cam_send(&c, i, &src, 0, 40 + i, 0);
+        clb_packet *p = cam_read(&c, &src);
+        CHECK_EQ(mem_size(p), span(&dst));
+        clb_packet_free(&p);
+    }
+    CHECK_EQ(rig_stats(&c.r).alloc_failed, 0);
+    CHECK_LE(rig_stats(&c.r).spilled, 2);
+    cam_close(&c);
+}
+
+int main(void)
+{
+    check_watchdog(200);
+    RUN(bgr300());
+    RUN(nv12_1080p(0, false));
+    RUN(nv12_1080p(0, true));
+    RUN(nv12_1080p(10007, false));
+    RUN(every_format(1, 1));
+    RUN(every_format(7, 5));
+    RUN(padded_source());
+    RUN(closer());
+    RUN(another_size());
+    RUN(learned_all());
+    RUN(thousand(false));
+    RUN(thousand(true));
+    RUN(geometry_changes());
+    RUN(changes_write_only());
+    RUN(no_picture());
+    RUN(lies());
+    RUN(exact_pool());
+    return 0;
+}
