@@ -4,7 +4,8 @@
  *
  * THE LIFE OF A FRAME
  *
- *     clb_cl_pool_create()         buffers are created, mapped and touched once
+ *     clb_cl_pool_create()         buffers are created, mapped and touched once (a pool that learns
+ *       |                          its size: by the worker, when the first size was asked for)
  *       |
  *     the pool's allocator         hands a mapped buffer to the transport: no OpenCL call
  *       |
@@ -213,8 +214,10 @@ CLB_API int clb_cl_device_remove_queue(clb_cl_device *dev, cl_command_queue queu
 CLB_API int clb_cl_device_poll(clb_cl_device *dev, int64_t timeout_ns);
 
 /**
- * Waits until all retired buffers are mapped again (or gone, when their pool is). Frames that are
- * still referenced are not waited for. Caller-driven: does the work itself.
+ * Waits until all retired buffers are mapped again (or gone, when their pool is), and until no
+ * buffer is being replaced: pools that learn have the size that was asked for by then, as far as
+ * their buffers are at home. A replacement that failed and is tried again later is not waited for,
+ * nor are frames that are still referenced. Caller-driven: does the work itself.
  * @owner nothing. @thread any. @blocks up to timeout_ns.
  * @return CLB_OK, AGAIN (timeout 0), TIMEOUT, INVAL.
  */
@@ -233,10 +236,11 @@ CLB_API void clb_cl_device_destroy(clb_cl_device **dev);
 typedef struct clb_cl_pool_params {
     size_t struct_size;  /* sizeof of this struct; 0 = its first version */
     size_t buf_size;     /* bytes per buffer, rounded up to align; larger requests are refused all
-                            the same; 0 = learned (NOSYS in this version) */
+                            the same; 0 = learned: see "pools that learn" below */
     uint32_t count;      /* buffers; 0 = 8. Enough that nothing spills: what fits the window of the
                             streams, and those in frames or waiting to be mapped again */
-    size_t max_bytes;    /* of all buffers; 0 = 512 MiB or count * buf_size, the larger */
+    size_t max_bytes;    /* of all buffers; 0 = 512 MiB or count * buf_size, the larger. Learned:
+                            counted in whole pages, and all that a peer can make the pool take */
     enum clb_cl_mem mem; /* 0 = AUTO */
     size_t align; /* of the mapped memory, bytes, power of two; 0 = 64. Runtimes that align less
                             are refused: Oclgrind needs 16 */
@@ -260,7 +264,8 @@ typedef struct clb_cl_pool_stats {
     uint32_t device;       /* held by frames */
     uint32_t retired;      /* waiting for the commands that used them */
     uint32_t remapping;    /* being mapped, also for the first time */
-    size_t slot_bytes;     /* size of a buffer: buf_size, rounded up to align */
+    size_t slot_bytes;     /* size of a buffer: buf_size, rounded up to align; learned: of the
+                              largest so far, 0 = none yet */
     uint64_t poisoned;     /* buffers given up because an unmap or a map failed, so far */
     uint64_t renewed;      /* buffers replaced because a command that used them failed, so far */
     uint64_t allocs;       /* requests answered with a buffer */
@@ -271,15 +276,45 @@ typedef struct clb_cl_pool_stats {
                                 [2^i, 2^(i+1)) ns, the last one everything longer */
     uint64_t created;               /* buffers created so far */
     uint64_t heap_allocs;           /* heap allocations by the pool since its creation */
+    uint64_t request_hist[32];      /* sizes that alloc was asked for (capacity): entry i counts
+                                [2^i, 2^(i+1)) bytes, entry 0 also 0, the last one everything
+                                longer. All requests: allocs + alloc_misses, the hit rate is
+                                allocs / (allocs + alloc_misses) */
+    size_t wanted_bytes; /* size that buffers are to have: more than slot_bytes while they grow */
+    size_t bytes;        /* of all buffers that exist now, as created: at most max_bytes */
 } clb_cl_pool_stats;
 
+/*
+ * POOLS THAT LEARN (buf_size 0)
+ *
+ * Creation makes no buffer and does not wait. alloc notes the largest size it was asked for; the
+ * worker (caller-driven: clb_cl_device_poll(), clb_cl_device_drain(), an alloc that may wait)
+ * makes buffers of that size, whole pages, as many as fit into max_bytes, at least one and at most
+ * `count`. Until there is one the answer is NOBUFS: under CLB_FULL_BLOCK the first packets spill,
+ * under a drop policy they are dropped and counted. TOOBIG is what can never be: more than
+ * max_bytes, or than the device allows in one buffer; such a request is not remembered.
+ *
+ * The pool grows and never shrinks. Larger buffers take the place of idle ones, and of others when
+ * they come home: a buffer that is filled, held or used by a command is never touched. Meanwhile
+ * requests get the buffer used last of those that are large enough. At no time do old and new
+ * buffers together exceed max_bytes. A size that is new is tried with one buffer first: when it
+ * cannot be had, the smaller ones go on, and it is tried again after 10 ms, then less and less
+ * often, at last once a second.
+ *
+ * A peer that announces a large packet once makes all buffers that large, and fewer when max_bytes
+ * has no room for `count` of them: set max_bytes (or the link's max_payload) to count times the
+ * largest size that is to be believed. Alignment is not tested at creation: where a runtime aligns
+ * less than `align` (one line in the log), requests are answered INVAL.
+ */
+
 /**
- * Creates a pool: its buffers are created, mapped and touched before this returns.
+ * Creates a pool: its buffers are created, mapped and touched before this returns (a pool that
+ * learns has none yet).
  * @owner *out by the caller; it may outlive the device's handle. params NULL = all defaults.
  * @thread any. @blocks for the first touch of the memory (milliseconds per MiB), at most some
- * seconds for the runtime.
+ * seconds for the runtime; learned: no.
  * @return CLB_OK; INVAL (alignment; less aligned than asked by the runtime), TOOBIG (more than the
- *         device allows in one buffer, or than max_bytes), NOMEM, NOSYS (buf_size 0, memory path),
+ *         device allows in one buffer, or than max_bytes), NOMEM, NOSYS (memory path),
  *         TIMEOUT, CL. params->status tells the cause.
  */
 CLB_API CLB_NODISCARD int clb_cl_pool_create(clb_cl_pool **out, clb_cl_device *dev,
@@ -288,7 +323,8 @@ CLB_API CLB_NODISCARD int clb_cl_pool_create(clb_cl_pool **out, clb_cl_device *d
 /**
  * The allocator of a pool, for links and streams. It holds no reference by itself: valid while the
  * pool lives. Every copy that the library stores takes one. alloc answers NOBUFS when all buffers
- * are out, TOOBIG when the request exceeds buf_size, CLOSED once the pool is destroyed. On a
+ * are out (learned: that are large enough), TOOBIG when the request's capacity exceeds buf_size
+ * (learned: what max_bytes and the device allow), CLOSED once the pool is destroyed. On a
  * caller-driven device an alloc that may wait does the worker's work.
  * @owner borrowed: valid while the pool lives. @thread any. @blocks no.
  * @return the allocator, by value; all zero for NULL.

@@ -391,7 +391,8 @@ int clb_cl_device_poll(clb_cl_device *dev, int64_t timeout_ns)
     }
 }
 
-/* Retired slots, maps and closing unmaps that have not ended, ended pools that are not gone. */
+/* Retired slots, maps and closing unmaps that have not ended, pools that have not grown as they can,
+ * ended pools that are not gone. */
 static unsigned count_away(clb_cl_device *dev)
 {
     clb_cl_pool *pool;
@@ -400,6 +401,7 @@ static unsigned count_away(clb_cl_device *dev)
 
     for (pool = dev->pools; pool; pool = pool->next) {
         pthread_mutex_lock(&pool->lock);
+        away += pool->growing && !pool->closing;
         for (i = 0; i < pool->count; i++) {
             switch (pool->slot[i].state) {
             case CLBI_SLOT_UNMAPPED:

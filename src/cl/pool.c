@@ -75,21 +75,33 @@ static void misuse(clb_cl_pool *pool, const char *what)
 
 /* ---- the allocator --------------------------------------------------------------------------- */
 
-/* MAPPED -> FILLING: the warmest slot that is aligned enough now (pointers may move at every map).
- * Under pool.lock. */
-static struct clbi_slot *pop(clb_cl_pool *pool, size_t align)
+/* MAPPED -> FILLING: the warmest slot that is large enough and aligned enough now (pointers may move
+ * at every map). NULL: *err tells whether one could come. Under pool.lock. */
+static struct clbi_slot *pop(clb_cl_pool *pool, size_t bytes, size_t align, int *err)
 {
     struct clbi_slot **link = &pool->free_list, *slot;
 
-    while ((slot = *link) != NULL) {
+    *err = CLB_ERR_NOBUFS;
+    for (; (slot = *link) != NULL; link = &slot->next_free) {
+        if (slot->bytes < bytes)
+            continue;
         if (align <= 1 || ((uintptr_t)slot->ptr & (align - 1)) == 0) {
             *link = slot->next_free;
             slot->state = CLBI_SLOT_FILLING;
             return slot;
         }
-        link = &slot->next_free;
+        *err = CLB_ERR_INVAL; /* less aligned than asked: create the pool with that align */
     }
     return NULL;
+}
+
+/* All of those who wait when they may want different sizes. */
+void clbi_cl_pool_signal(clb_cl_pool *pool)
+{
+    if (pool->learning)
+        pthread_cond_broadcast(&pool->cond);
+    else
+        pthread_cond_signal(&pool->cond);
 }
 
 /* FILLING -> MAPPED: the warmest slot goes out next. Under pool.lock. */
@@ -98,7 +110,7 @@ static void push(clb_cl_pool *pool, struct clbi_slot *slot)
     slot->state = CLBI_SLOT_MAPPED;
     slot->next_free = pool->free_list;
     pool->free_list = slot;
-    pthread_cond_signal(&pool->cond);
+    clbi_cl_pool_signal(pool);
 }
 
 /* One turn of waiting for a slot; pool.lock is held and given up meanwhile. Threads that drive a device
@@ -137,6 +149,8 @@ static int pool_alloc(void *opaque, const struct clb_alloc_req *req, struct clb_
     int err = CLB_ERR_NOBUFS;
 
     pthread_mutex_lock(&pool->lock);
+    if (clbi_learn_note(pool, req->capacity))
+        sem_post(&pool->dev->wake);
     for (;;) {
         if (pool->closing || pool->w_closing) {
             err = CLB_ERR_CLOSED;
@@ -146,13 +160,9 @@ static int pool_alloc(void *opaque, const struct clb_alloc_req *req, struct clb_
             err = CLB_ERR_TOOBIG;
             break;
         }
-        slot = pop(pool, req->align);
-        if (slot)
+        slot = pop(pool, req->capacity, req->align, &err);
+        if (slot || err != CLB_ERR_NOBUFS)
             break;
-        if (pool->free_list) {
-            err = CLB_ERR_INVAL; /* less aligned than asked: create the pool with that align */
-            break;
-        }
         if (req->wait_ns == 0 || (deadline != CLBI_CL_NEVER && clbi_cl_now() >= deadline))
             break;
         wait_turn(pool, deadline);
@@ -160,7 +170,7 @@ static int pool_alloc(void *opaque, const struct clb_alloc_req *req, struct clb_
     if (slot) {
         pool->allocs++;
         out->data = slot->ptr;
-        out->size = pool->slot_bytes;
+        out->size = pool->learning ? slot->bytes : pool->slot_bytes;
         out->context = slot;
         err = CLB_OK;
     } else {
@@ -187,7 +197,7 @@ static int pool_release(void *opaque, struct clb_buf *buf, size_t written)
     }
     /* The pointer tells a copy of a buffer that has gone home and is out again. */
     if (!slot || state != CLBI_SLOT_FILLING || slot->broken || buf->data != slot->ptr ||
-        written > pool->max_payload) {
+        written > pool->max_payload || written > slot->bytes) {
         misuse(pool, "release of a buffer that is not out");
         return CLB_ERR_INVAL;
     }
@@ -237,7 +247,7 @@ static void pool_buf_free(void *opaque, struct clb_buf *buf)
 {
     clb_cl_pool *pool = opaque;
     struct clbi_slot *slot = clbi_cl_pool_slot(pool, buf->context);
-    bool retire = false, closing = false, bad = !slot;
+    bool retire = false, wake = false, bad = !slot;
 
     if (slot) {
         pthread_mutex_lock(&pool->lock);
@@ -245,7 +255,7 @@ static void pool_buf_free(void *opaque, struct clb_buf *buf)
             bad = true; /* a copy of a buffer that has gone home and is out again */
         } else if (slot->state == CLBI_SLOT_FILLING && !slot->broken) {
             push(pool, slot); /* still mapped: no OpenCL call */
-            closing = pool->closing;
+            wake = clbi_learn_back(slot) || pool->closing;
         } else if (slot->state == CLBI_SLOT_FILLING || slot->state == CLBI_SLOT_HELD) {
             retire = true;
         } else {
@@ -260,7 +270,7 @@ static void pool_buf_free(void *opaque, struct clb_buf *buf)
     memset(buf, 0, sizeof(*buf));
     if (retire) {
         clbi_slot_retire(slot);
-    } else if (closing || clbi_cl_device_is_over(pool->dev)) {
+    } else if (wake || clbi_cl_device_is_over(pool->dev)) {
         clbi_cl_device_enter(pool->dev);
         clbi_cl_device_wake(pool->dev);
         clbi_cl_device_leave(pool->dev);
@@ -310,10 +320,6 @@ static int check_params(clb_cl_device *dev, clb_cl_pool_params *p)
         return clbi_cl_fail(
             p->status, log, (unsigned)p->mem < CLB_CL_MEM_COUNT ? CLB_ERR_NOSYS : CLB_ERR_INVAL, 0,
             "memory path \"%s\" is not in this version: use alloc-host", clb_cl_mem_name(p->mem));
-    if (p->buf_size == 0)
-        return clbi_cl_fail(
-            p->status, log, CLB_ERR_NOSYS, 0,
-            "buf_size 0 (learned) is not in this version: give the size of a buffer");
     if (p->count == 0)
         p->count = DEFAULT_COUNT;
     if (p->align == 0)
@@ -363,13 +369,11 @@ static clb_cl_pool *pool_new(clb_cl_device *dev, const clb_cl_pool_params *p)
     atomic_init(&pool->refs, 1);
     pool->dev = dev;
     pool->count = p->count;
-    pool->max_payload = p->buf_size;
-    pool->slot_bytes = slot_bytes_of(p);
     pool->align = p->align;
     pool->fence = p->fence;
     pool->map_flags =
         p->host_readable ? CL_MAP_READ | CL_MAP_WRITE : CL_MAP_WRITE_INVALIDATE_REGION;
-    pool->creating = true;
+    pool->creating = p->buf_size > 0;
     pthread_mutex_init(&pool->lock, NULL);
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
@@ -445,6 +449,8 @@ static int fill_pool(clb_cl_pool *pool, const clb_cl_pool_params *p)
     dev->pools = pool;
     pthread_mutex_unlock(&dev->lock);
     sem_post(&dev->wake);
+    if (pool->learning)
+        return CLB_OK; /* no buffer yet */
     err = wait_created(pool);
     if (err == CLB_ERR_INVAL)
         return clbi_cl_fail(
@@ -495,8 +501,15 @@ int clb_cl_pool_create(clb_cl_pool **out, clb_cl_device *dev, const clb_cl_pool_
             never_was(pool);
         return clbi_cl_fail(p.status, &dev->log, CLB_ERR_NOMEM, 0, "out of memory for a pool");
     }
-    for (i = 0; i < p.count; i++) {
-        cl_int code = clbi_slot_create(&pool->slot[i]);
+    if (clbi_learn_init(pool, &p) != CLB_OK) {
+        never_was(pool);
+        return clbi_cl_fail(
+            p.status, &dev->log, CLB_ERR_TOOBIG, 0,
+            "max_bytes %zu, or what \"%s\" allows in one buffer, is less than a page", p.max_bytes,
+            dev->info.name);
+    }
+    for (i = 0; !pool->learning && i < p.count; i++) {
+        cl_int code = clbi_slot_create(&pool->slot[i], pool->wanted);
 
         if (code != CL_SUCCESS) {
             never_was(pool);
@@ -552,8 +565,11 @@ void clb_cl_pool_get_stats(const clb_cl_pool *cpool, clb_cl_pool_stats *out, siz
         case CLBI_SLOT_CLOSING: s.retired++; break;
         }
         s.slots++;
+        s.bytes += pool->slot[i].bytes;
     }
-    s.slot_bytes = pool->slot_bytes;
+    s.slot_bytes = pool->learning ? pool->good : pool->slot_bytes;
+    s.wanted_bytes = pool->learning ? pool->wanted : pool->slot_bytes;
+    memcpy(s.request_hist, pool->request_hist, sizeof(s.request_hist));
     s.poisoned = pool->poisoned;
     s.renewed = pool->renewed;
     s.allocs = pool->allocs;

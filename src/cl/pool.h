@@ -18,6 +18,10 @@
  *
  * EMPTY, UNMAPPED, RETIRED, REMAPPING and CLOSING slots belong to the worker (device.work_lock), the
  * state field itself to pool.lock.
+ *
+ * A pool that learns its size begins with EMPTY slots. alloc only notes the size that it misses; the
+ * worker, which learn.c tells what next, gives larger buffers to slots that are EMPTY, that come home
+ * (RETIRED), or that it has taken from the free list (CLOSING). A buffer that is out is never touched.
  */
 #ifndef CLBI_CL_POOL_H
 #define CLBI_CL_POOL_H
@@ -47,6 +51,7 @@ struct clbi_slot {
     struct clbi_slot *next_work; /* list of one pass of the worker */
 
     cl_mem mem;         /* of the owner */
+    size_t bytes;       /* its size, 0 = none; written by the worker under pool.lock */
     void *ptr;          /* valid from MAPPED to the release; may change at every map */
     cl_event ready;     /* of the unmap */
     uint64_t ready_gen; /* of the unmap queue */
@@ -60,6 +65,7 @@ struct clbi_slot {
     bool chosen;                  /* for the enqueue that is under way */
     bool taken;                   /* RETIRED and seen: the fence is set */
     bool fresh;                   /* never mapped before: pages must be touched */
+    bool leaving;                 /* taken from the free list for its size */
     bool failed;                  /* a command that used it failed, or may have */
     bool ready_failed;
     bool ready_done;
@@ -95,8 +101,11 @@ struct clb_cl_pool {
     clb_cl_device *dev;
     struct clb_cl_pool *next; /* device.lock */
     atomic_uint refs;         /* handle, allocator copies, buffers, frames */
-    size_t max_payload;       /* the buf_size that was asked for */
-    size_t slot_bytes;        /* that, rounded up to align */
+    bool learning;            /* buf_size 0 */
+    size_t max_payload;       /* the buf_size that was asked for; learned: what max_bytes allows */
+    size_t slot_bytes;        /* that buf_size, rounded up to align */
+    size_t unit;              /* buffers are whole units: a page, or align */
+    size_t max_bytes;         /* of all buffers */
     size_t align;
     cl_map_flags map_flags;
     enum clb_cl_fence fence;
@@ -111,13 +120,19 @@ struct clb_cl_pool {
     int create_err;
     cl_int create_code;
     const char *create_what;
-    uint64_t poisoned, renewed, allocs, alloc_misses, created, hist[32];
+    uint64_t poisoned, renewed, allocs, alloc_misses, created, hist[32], request_hist[32];
     atomic_ullong heap_allocs;
     int64_t refill_at; /* an EMPTY slot is tried again from then on; 0 = none is empty */
     int64_t refill_wait;
 
+    size_t wanted;   /* bytes that a buffer should have; grows, never shrinks */
+    size_t good;     /* the largest that was mapped; more than that is an attempt */
+    bool growing;    /* the worker has buffers to replace that nobody uses */
+    int64_t grow_at; /* an attempt failed: `good` is enough until then */
+    int64_t grow_wait;
+
     bool w_closing; /* as of the running pass: closing, or the device is over; set under lock */
-    bool poison_logged, renew_logged, refill_logged, align_logged; /* the worker's */
+    bool poison_logged, renew_logged, refill_logged, grow_logged, align_logged; /* the worker's */
 };
 
 /* pool.c: the reference counts behind handles, allocators and frames. */
@@ -125,6 +140,8 @@ void clbi_cl_pool_ref(clb_cl_pool *pool);
 void clbi_cl_pool_unref(clb_cl_pool *pool);
 /* The pool behind an allocator, NULL when it is none of ours. */
 clb_cl_pool *clbi_cl_pool_of(const struct clb_allocator *allocator);
+/* A slot is free; under pool.lock. */
+void clbi_cl_pool_signal(clb_cl_pool *pool);
 /* The slot behind a context, NULL when it is none of this pool. Does not look into context. */
 struct clbi_slot *clbi_cl_pool_slot(clb_cl_pool *pool, const void *context);
 /* Frees the memory of a pool without slots. The worker. */
@@ -132,6 +149,16 @@ void clbi_cl_pool_free(clb_cl_pool *pool);
 
 /* Edges. retire: HELD or DEVICE (or FILLING that is broken) -> RETIRED, then wakes the worker. */
 void clbi_slot_retire(struct clbi_slot *slot);
+
+/* learn.c: sizes. */
+/* Fills unit, max_bytes, max_payload, slot_bytes, wanted. CLB_OK, or TOOBIG: no buffer is possible. */
+int clbi_learn_init(clb_cl_pool *pool, const clb_cl_pool_params *p);
+/* A request, under pool.lock. True: wake the worker. */
+bool clbi_learn_note(clb_cl_pool *pool, size_t bytes);
+/* A slot is back on the free list, under pool.lock. True: wake the worker. */
+bool clbi_learn_back(const struct clbi_slot *slot);
+/* The entry of a histogram of powers of two. */
+unsigned clbi_learn_log2(uint64_t n);
 
 /* frame.c */
 struct clb_cl_frame *clbi_cl_frame_take(clb_cl_pool *pool);

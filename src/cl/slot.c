@@ -16,25 +16,28 @@ void clbi_slot_set(struct clbi_slot *slot, enum clbi_slot_state state)
     slot->pool->dev->worker->did = true;
 }
 
-cl_int clbi_slot_create(struct clbi_slot *slot)
+/* Takes the buffer of a slot that is home and unmapped, if it has one, after the new one has come. */
+cl_int clbi_slot_create(struct clbi_slot *slot, size_t bytes)
 {
     clb_cl_pool *pool = slot->pool;
     clb_cl_device *dev = pool->dev;
     cl_int code = CL_SUCCESS;
-
     /* No CL_MEM_HOST_* flag: read-backs and OpenCV need it so. Never a plain buffer: PoCL allocates
      * those late and aborts when memory is gone. */
-    slot->mem = dev->fns->CreateBuffer(dev->context, CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR,
-                                       pool->slot_bytes, NULL, &code);
+    cl_mem mem = dev->fns->CreateBuffer(dev->context, CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR,
+                                        bytes, NULL, &code);
+
     if (code != CL_SUCCESS)
-        slot->mem = NULL;
-    else if (!slot->mem)
-        code = CL_MEM_OBJECT_ALLOCATION_FAILURE;
-    if (!slot->mem)
         return code;
+    if (!mem)
+        return CL_MEM_OBJECT_ALLOCATION_FAILURE;
+    if (slot->mem)
+        dev->fns->ReleaseMemObject(slot->mem);
+    slot->mem = mem;
     slot->fresh = true;
     pthread_mutex_lock(&pool->lock);
     pool->created++;
+    slot->bytes = bytes;
     slot->state = CLBI_SLOT_UNMAPPED;
     pthread_mutex_unlock(&pool->lock);
     return CL_SUCCESS;
@@ -48,6 +51,10 @@ static void forget(struct clbi_slot *slot)
     slot->mem = NULL;
     slot->ptr = NULL;
     slot->broken = slot->failed = slot->ready_failed = slot->ready_done = slot->taken = false;
+    slot->leaving = false;
+    pthread_mutex_lock(&slot->pool->lock);
+    slot->bytes = 0;
+    pthread_mutex_unlock(&slot->pool->lock);
 }
 
 /* -> EMPTY. */
@@ -57,35 +64,48 @@ static void drop(struct clbi_slot *slot)
     clbi_slot_set(slot, CLBI_SLOT_EMPTY);
 }
 
-/* An EMPTY slot is tried again later, less and less often. */
-static void later(clb_cl_pool *pool)
+/* What failed with `bytes` is tried again later, less and less often. A size that never worked does
+ * not hold up those that did. */
+static void later(clb_cl_pool *pool, size_t bytes)
 {
+    bool attempt = bytes > pool->good;
+    int64_t *wait = attempt ? &pool->grow_wait : &pool->refill_wait;
+
     pthread_mutex_lock(&pool->lock);
-    pool->refill_wait = pool->refill_wait ? pool->refill_wait * 2 : REFILL_MIN;
-    if (pool->refill_wait > REFILL_MAX)
-        pool->refill_wait = REFILL_MAX;
-    pool->refill_at = pool->dev->worker->now + pool->refill_wait;
+    *wait = *wait ? *wait * 2 : REFILL_MIN;
+    if (*wait > REFILL_MAX)
+        *wait = REFILL_MAX;
+    *(attempt ? &pool->grow_at : &pool->refill_at) = pool->dev->worker->now + *wait;
     pthread_mutex_unlock(&pool->lock);
+}
+
+/* A new buffer for a slot that is EMPTY or home: -> UNMAPPED, or false and later. */
+static bool renew_as(struct clbi_slot *slot, size_t bytes)
+{
+    clb_cl_pool *pool = slot->pool;
+    bool attempt = bytes > pool->good;
+    bool *logged = attempt ? &pool->grow_logged : &pool->refill_logged;
+    cl_int code = clbi_slot_create(slot, bytes);
+
+    if (code == CL_SUCCESS) {
+        pool->dev->worker->did = true;
+        return true;
+    }
+    if (!*logged)
+        clbi_cl_log(&pool->dev->log, CLB_LOG_WARN, "a pool cannot %s a buffer%s: %s (%d)",
+                    attempt ? "enlarge" : "replace", attempt ? ", smaller ones stay" : "",
+                    clbi_cl_error_name(code), code);
+    *logged = true;
+    later(pool, bytes);
+    return false;
 }
 
 bool clbi_slot_refill(struct clbi_slot *slot)
 {
     clb_cl_pool *pool = slot->pool;
-    cl_int code;
+    size_t bytes = pool->w_closing ? 0 : clbi_learn_bytes(pool, pool->dev->worker->now);
 
-    if (pool->w_closing)
-        return false;
-    code = clbi_slot_create(slot);
-    if (code == CL_SUCCESS) {
-        pool->dev->worker->did = true;
-        return true;
-    }
-    if (!pool->refill_logged)
-        clbi_cl_log(&pool->dev->log, CLB_LOG_WARN, "a pool cannot replace a buffer: %s (%d)",
-                    clbi_cl_error_name(code), code);
-    pool->refill_logged = true;
-    later(pool);
-    return false;
+    return bytes > 0 && renew_as(slot, bytes);
 }
 
 /* -> UNMAPPED, or EMPTY. Not by way of EMPTY: who waits until the buffers are home would miss it. */
@@ -120,7 +140,7 @@ static void poison(struct clbi_slot *slot, const char *what, cl_int code)
         return;
     }
     if (!creating) /* the replacement failed as well: not again at once */
-        later(pool);
+        later(pool, slot->bytes);
     drop(slot);
     if (creating)
         pthread_cond_broadcast(&pool->cond);
@@ -138,6 +158,28 @@ static void renew(struct clbi_slot *slot)
     pool->renewed++;
     pthread_mutex_unlock(&pool->lock);
     replace(slot);
+}
+
+/* A buffer that is home and unmapped goes on in the size that the pool wants: -> UNMAPPED or EMPTY.
+ * A smaller one is kept when a larger one cannot be had. */
+static void go_on(struct clbi_slot *slot)
+{
+    size_t bytes = 0;
+
+    switch (clbi_learn_plan(slot, slot->pool->dev->worker->now, &bytes)) {
+    case CLBI_LEARN_DROP: drop(slot); return;
+    case CLBI_LEARN_RENEW:
+        forget(slot);
+        if (!renew_as(slot, bytes))
+            clbi_slot_set(slot, CLBI_SLOT_EMPTY);
+        return;
+    case CLBI_LEARN_SWAP:
+        if (renew_as(slot, bytes))
+            return;
+        break;
+    case CLBI_LEARN_KEEP: break;
+    }
+    clbi_slot_set(slot, CLBI_SLOT_UNMAPPED);
 }
 
 /* ---- RETIRED --------------------------------------------------------------------------------- */
@@ -273,7 +315,7 @@ void clbi_slot_look_retired(struct clbi_slot *slot)
         renew(slot);
     } else {
         slot->ready_done = false;
-        clbi_slot_set(slot, CLBI_SLOT_UNMAPPED);
+        go_on(slot);
     }
 }
 
@@ -286,7 +328,7 @@ void clbi_slot_map_begin(struct clbi_slot *slot)
     cl_int code = CL_SUCCESS;
     cl_event ev = NULL;
     void *ptr = dev->fns->EnqueueMapBuffer(dev->remapq.queue, slot->mem, CL_FALSE, pool->map_flags,
-                                           0, pool->slot_bytes, 0, NULL, &ev, &code);
+                                           0, slot->bytes, 0, NULL, &ev, &code);
 
     if (code != CL_SUCCESS || !ptr || !ev) { /* also NULL with CL_SUCCESS: rusticl under pressure */
         if (code == CL_SUCCESS)
@@ -315,35 +357,33 @@ static void touch(struct clbi_slot *slot)
     long page = sysconf(_SC_PAGESIZE);
     size_t step = page > 0 ? (size_t)page : 4096, i;
 
-    for (i = 0; i < slot->pool->slot_bytes; i += step)
+    for (i = 0; i < slot->bytes; i += step)
         ((volatile unsigned char *)slot->ptr)[i] = 0;
-}
-
-static void count_time(clb_cl_pool *pool, int64_t ns)
-{
-    unsigned i = 0;
-
-    while (i < 31 && ns >= INT64_C(2) << i)
-        i++;
-    pool->hist[i]++;
 }
 
 /* Also the creating thread's edge for TOUCH slots. */
 static void mapped(struct clbi_slot *slot)
 {
     clb_cl_pool *pool = slot->pool;
+    bool fresh = slot->fresh;
 
     slot->fresh = false;
     slot->failed = slot->ready_failed = slot->broken = slot->ready_done = false;
     pthread_mutex_lock(&pool->lock);
     if (slot->retired_at)
-        count_time(pool, clbi_cl_now() - slot->retired_at);
+        pool->hist[clbi_learn_log2((uint64_t)(clbi_cl_now() - slot->retired_at))]++;
     slot->retired_at = 0;
     slot->state = CLBI_SLOT_MAPPED;
     slot->next_free = pool->free_list;
     pool->free_list = slot;
-    pool->refill_wait = 0;
-    pthread_cond_signal(&pool->cond);
+    if (fresh) {
+        pool->refill_wait = 0;
+        if (slot->bytes > pool->good) {
+            pool->good = slot->bytes;
+            pool->grow_at = pool->grow_wait = 0;
+        }
+    }
+    clbi_cl_pool_signal(pool);
     pthread_mutex_unlock(&pool->lock);
 }
 
@@ -416,7 +456,8 @@ void clbi_slot_first_touch(struct clbi_slot *slot)
 
 void clbi_slot_close_begin(struct clbi_slot *slot)
 {
-    clb_cl_device *dev = slot->pool->dev;
+    clb_cl_pool *pool = slot->pool;
+    clb_cl_device *dev = pool->dev;
     cl_event ev = NULL;
     cl_int code =
         dev->fns->EnqueueUnmapMemObject(dev->unmapq.queue, slot->mem, slot->ptr, 0, NULL, &ev);
@@ -425,10 +466,17 @@ void clbi_slot_close_begin(struct clbi_slot *slot)
     if (code != CL_SUCCESS || !ev) {
         if (ev)
             dev->fns->ReleaseEvent(ev);
+        if (!pool->w_closing) { /* taken for its size: given up as any other */
+            atomic_store(&dev->unmapq.broken, true);
+            pthread_mutex_lock(&pool->lock);
+            pool->poisoned++;
+            pthread_mutex_unlock(&pool->lock);
+        }
         drop(slot);
         return;
     }
     slot->event = ev;
+    slot->event_gen = dev->unmapq.gen;
     slot->retired_at = dev->worker->now;
     slot->marked = true;
     clbi_slot_set(slot, CLBI_SLOT_CLOSING);
@@ -446,5 +494,17 @@ void clbi_slot_look_close(struct clbi_slot *slot)
     }
     dev->fns->ReleaseEvent(slot->event);
     slot->event = NULL;
-    drop(slot);
+    slot->retired_at = 0; /* that was no unref */
+    if (!slot->leaving || slot->pool->w_closing) {
+        drop(slot);
+        return;
+    }
+    slot->leaving = false;
+    if (status == CL_COMPLETE) {
+        go_on(slot);
+        return;
+    }
+    if (slot->event_gen == dev->unmapq.gen)
+        atomic_store(&dev->unmapq.broken, true);
+    poison(slot, "unmap", status);
 }

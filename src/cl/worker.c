@@ -95,19 +95,24 @@ static struct clbi_slot *scan(clb_cl_device *dev)
     w->ending_at = dev->closing_at;
     w->over = dev->caller_driven && dev->end != CLBI_CL_OPEN;
     for (pool = dev->pools; pool; pool = pool->next) {
+        struct clbi_slot *picked = NULL;
+
         pthread_mutex_lock(&pool->lock);
         pool->w_closing = pool->closing || w->over;
         if (pool->w_closing)
             pool->free_list = NULL; /* the MAPPED slots are taken below */
+        else
+            picked = clbi_learn_take(pool, w->now); /* one at a time: others want to go on */
         for (i = 0; i < pool->count; i++) {
             struct clbi_slot *slot = &pool->slot[i];
             bool mine;
 
             switch (slot->state) {
             case CLBI_SLOT_EMPTY:
-                mine = !pool->w_closing && !pool->creating && w->now >= pool->refill_at;
+                mine = slot == picked || (!pool->learning && !pool->w_closing && !pool->creating &&
+                                          w->now >= pool->refill_at);
                 break;
-            case CLBI_SLOT_MAPPED: mine = pool->w_closing; break;
+            case CLBI_SLOT_MAPPED: mine = slot == picked || pool->w_closing; break;
             case CLBI_SLOT_UNMAPPED:
             case CLBI_SLOT_REMAPPING:
             case CLBI_SLOT_RETIRED:
@@ -195,9 +200,10 @@ static void enqueue(clb_cl_device *dev, struct clbi_slot *work, enum clbi_slot_s
     struct clbi_slot *slot;
     bool any = false;
 
-    /* A slot that has just become MAPPED belongs to alloc() unless its pool ends. */
+    /* A slot that has just become MAPPED belongs to alloc() unless its pool ends, or it was taken. */
     for (slot = work; slot; slot = slot->next_work) {
-        slot->chosen = slot->w_state == from && (from != CLBI_SLOT_MAPPED || slot->pool->w_closing);
+        slot->chosen = slot->w_state == from &&
+                       (from != CLBI_SLOT_MAPPED || slot->leaving || slot->pool->w_closing);
         any = any || slot->chosen;
     }
     if (!any)
@@ -230,7 +236,7 @@ static void reread(struct clbi_slot *work)
 }
 
 /* Takes out and frees the pools that are done; tells whether anything is still outstanding, and when
- * a buffer that could not be replaced is due again. */
+ * a buffer that could not be replaced, or enlarged, is due again. */
 static bool sweep(clb_cl_device *dev, int64_t *refill_at)
 {
     struct clbi_worker *w = dev->worker;
@@ -254,10 +260,13 @@ static bool sweep(clb_cl_device *dev, int64_t *refill_at)
             }
             if (pool->slot[i].state != CLBI_SLOT_EMPTY)
                 empty = false;
-            else if (!pool->w_closing && !pool->closing && !pool->creating &&
+            else if (!pool->learning && !pool->w_closing && !pool->closing && !pool->creating &&
                      pool->refill_at < *refill_at)
                 *refill_at = pool->refill_at;
         }
+        if (pool->learning && !pool->w_closing && !pool->closing &&
+            clbi_learn_settle(pool, w->now, refill_at, &w->did))
+            w->again = true;
         empty = empty && pool->closing && atomic_load(&pool->refs) == 0;
         pthread_mutex_unlock(&pool->lock);
         if (empty) {

@@ -29,7 +29,7 @@ int64_t clbi_worker_run(clb_cl_device *dev, bool *did);
 void *clbi_worker_main(void *dev);
 
 /* slot.c: creates the memory object of an EMPTY slot, which becomes UNMAPPED. */
-cl_int clbi_slot_create(struct clbi_slot *slot);
+cl_int clbi_slot_create(struct clbi_slot *slot, size_t bytes);
 /* slot.c: TOUCH -> MAPPED, by the thread that creates the pool. */
 void clbi_slot_first_touch(struct clbi_slot *slot);
 

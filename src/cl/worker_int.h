@@ -75,6 +75,26 @@ struct clbi_fence *clbi_fence_make(clb_cl_device *dev);
 struct clbi_fence *clbi_fence_alloc(clb_cl_device *dev);
 void clbi_fence_unref(clb_cl_device *dev, struct clbi_fence *fence);
 
+/* ---- learn.c --------------------------------------------------------------------------------- */
+
+/* What becomes of a buffer that is home and unmapped. */
+enum clbi_learn_plan {
+    CLBI_LEARN_KEEP,  /* it is large enough, or the best there is */
+    CLBI_LEARN_SWAP,  /* a larger one is created first, then it goes */
+    CLBI_LEARN_RENEW, /* it goes first: max_bytes has no room for both */
+    CLBI_LEARN_DROP,  /* it goes: others are large enough, or need its room */
+};
+
+/* *bytes = what SWAP and RENEW create. */
+enum clbi_learn_plan clbi_learn_plan(struct clbi_slot *slot, int64_t now, size_t *bytes);
+/* Under pool.lock: the next slot to be worked on, EMPTY or taken from the free list; NULL = none. */
+struct clbi_slot *clbi_learn_take(clb_cl_pool *pool, int64_t now);
+/* Under pool.lock, at the end of a pass: is there more to do? *due = when else, at the latest;
+ * *changed = who waits for the growth may look. */
+bool clbi_learn_settle(clb_cl_pool *pool, int64_t now, int64_t *due, bool *changed);
+/* The size of a buffer that is created for an EMPTY slot; 0 = none now. */
+size_t clbi_learn_bytes(clb_cl_pool *pool, int64_t now);
+
 /* ---- slot.c: the worker's edges -------------------------------------------------------------- */
 
 /* Sets the state under the pool's lock. */
@@ -88,7 +108,7 @@ void clbi_slot_map_begin(struct clbi_slot *slot);
 void clbi_slot_look_map(struct clbi_slot *slot);
 /* MAPPED -> CLOSING: enqueues the unmap; the queue's lock is held, the caller flushes. */
 void clbi_slot_close_begin(struct clbi_slot *slot);
-/* CLOSING -> EMPTY. */
+/* CLOSING -> EMPTY; a slot that was taken for its size: or UNMAPPED. */
 void clbi_slot_look_close(struct clbi_slot *slot);
 /* EMPTY -> UNMAPPED; false: it stays, and is tried again later. */
 bool clbi_slot_refill(struct clbi_slot *slot);

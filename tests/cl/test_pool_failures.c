@@ -208,7 +208,6 @@ static void creation_fails_cleanly(void)
     CHECK_EQ(clb_cl_pool_create(&pool, dev, clb_cl_pool_params(.status = &st, __VA_ARGS__)),       \
              code);                                                                                \
     CHECK(!pool && strlen(st.text) > 10 && st.err == code)
-    REFUSED(CLB_ERR_NOSYS, .buf_size = 0);
     REFUSED(CLB_ERR_NOSYS, .buf_size = SIZE, .mem = CLB_CL_MEM_STAGED);
     REFUSED(CLB_ERR_INVAL, .buf_size = SIZE, .mem = (enum clb_cl_mem)77);
     REFUSED(CLB_ERR_INVAL, .buf_size = SIZE, .align = 48);
