@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Frames made of packets: two links of this process over a socket pair, a stream whose allocator is a
- * pool on the double. What a frame takes over from its packet, and every order of ends (A-17).
+ * pool on the double. What a frame takes over from its packet, every order of ends (A-17), and what a
+ * pool that learns does to a stream.
  */
 #include <pthread.h>
 #include <sys/socket.h>
@@ -31,7 +32,7 @@ struct bridge {
     clb_stream *rx, *tx;
 };
 
-static void open_bridge(struct bridge *b, uint32_t slots)
+static void open_bridge(struct bridge *b, uint32_t slots, size_t buf_size)
 {
     struct side side = {0};
     pthread_t thread;
@@ -39,7 +40,7 @@ static void open_bridge(struct bridge *b, uint32_t slots)
     int fd[2];
 
     dbl_start(true);
-    kit_open(&b->k, false, slots, SIZE, CLB_CL_FENCE_ALL);
+    kit_open(&b->k, false, slots, buf_size, CLB_CL_FENCE_ALL);
     CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, fd), 0);
     side.fd = fd[1];
     CHECK_EQ(pthread_create(&thread, NULL, adopt, &side), 0);
@@ -64,15 +65,21 @@ static void close_bridge(struct bridge *b)
     clb_link_close(&b->device);
 }
 
-static void send_frame(struct bridge *b, uint64_t n)
+static void send_bytes(struct bridge *b, uint64_t n, size_t size)
 {
-    unsigned char bytes[SIZE];
-    struct clb_iovec iov = {bytes, sizeof(bytes)};
+    unsigned char bytes[4 * SIZE];
+    struct clb_iovec iov = {bytes, size};
     size_t i;
 
-    for (i = 0; i < sizeof(bytes); i++)
+    CHECK_LE(size, sizeof(bytes));
+    for (i = 0; i < size; i++)
         bytes[i] = kit_byte(n, i);
     CHECK_EQ(clb_stream_write(b->tx, &iov, 1, 5 * SEC), CLB_OK);
+}
+
+static void send_frame(struct bridge *b, uint64_t n)
+{
+    send_bytes(b, n, SIZE);
 }
 
 static int threads; /* before a test begins */
@@ -112,7 +119,7 @@ static void frames_of_packets(void)
     struct clb_buf buf;
     uint64_t i;
 
-    open_bridge(&b, 3);
+    open_bridge(&b, 3, SIZE);
     for (i = 0; i < frames; i++) {
         uint64_t unmaps;
 
@@ -192,7 +199,7 @@ static void a17_every_order(void)
                     if (a == c || a == d || a == e || c == d || c == e || d == e)
                         continue;
                     order[0] = a, order[1] = c, order[2] = d, order[3] = e, order[4] = f;
-                    open_bridge(&b, 4);
+                    open_bridge(&b, 4, SIZE);
                     send_frame(&b, 0);
                     send_frame(&b, 1);
                     send_frame(&b, 2); /* never read */
@@ -216,11 +223,99 @@ static void a17_every_order(void)
     CHECK_EQ(count, 120);
 }
 
+/* Reads packet n, makes a frame of it and has a kernel look at it. */
+static void consume(struct bridge *b, uint64_t n, size_t size)
+{
+    struct kit_seen seen = {.n = n, .size = size};
+    clb_packet_info info;
+    clb_packet *packet;
+    clb_cl_frame *frame;
+
+    CHECK_EQ(clb_stream_read(b->rx, &packet, 5 * SEC), CLB_OK);
+    CHECK_EQ(clb_packet_size(packet), size);
+    CHECK_EQ(clb_cl_frame_from_packet(&frame, &packet), CLB_OK);
+    clb_cl_frame_get_info(frame, &info, sizeof(info));
+    CHECK_EQ(info.seq, n);
+    CHECK_EQ(clb_cl_frame_size(frame), size);
+    kit_consume(&b->k, b->k.queue, frame, &seen, NULL, NULL);
+    clb_cl_frame_unref(&frame);
+    CHECK_EQ(clb_cl_device_drain(b->k.dev, 5 * SEC), CLB_OK);
+    dbl_settle();
+    CHECK_EQ(seen.good, 1);
+    CHECK_EQ(seen.bad, 0);
+}
+
+static clb_stream_stats stats_when(struct bridge *b, uint64_t packets)
+{
+    int64_t end = check_ms() + 10000;
+    clb_stream_stats st;
+
+    for (;;) {
+        clb_stream_get_stats(b->rx, &st, sizeof(st));
+        if (st.packets >= packets || check_ms() >= end)
+            break;
+        check_sleep_ms(1);
+    }
+    CHECK_EQ(st.packets, packets);
+    return st;
+}
+
+/* A pool that learns: what comes before it has grown spills, in order, and nothing is lost; from then
+ * on nothing spills, until packets become larger than any before. */
+static void a_pool_that_learns(void)
+{
+    enum { BURST = 3, STEADY = 60 };
+    struct bridge b;
+    clb_stream_stats st;
+    size_t size = SIZE;
+    uint64_t n = 0, spilled = 0, bytes = 0, created = 0;
+    int round, i;
+
+    open_bridge(&b, BURST, 0);
+    for (round = 0; round < 3; round++) {
+        size_t before = kit_stats(&b.k).slot_bytes;
+
+        size = round == 0 ? SIZE : round == 1 ? 3 * SIZE + 1 : 2 * SIZE; /* the last one fits */
+        for (i = 0; i < BURST; i++)
+            send_bytes(&b, n + (uint64_t)i, size);
+        if (round < 2) {
+            spilled += BURST; /* the first for want of a buffer, the others behind it */
+            bytes += BURST * size;
+        }
+        st = stats_when(&b, n + BURST);
+        CHECK_EQ(st.spilled, spilled);
+        for (i = 0; i < BURST; i++, n++)
+            consume(&b, n, size);
+        CHECK_EQ(kit_stats(&b.k).free, BURST);
+        if (round < 2)
+            CHECK_GE(kit_stats(&b.k).slot_bytes, before + 1);
+        else
+            CHECK_EQ(kit_stats(&b.k).created, created);
+        created = kit_stats(&b.k).created;
+        for (i = 0; i < STEADY; i++, n++) {
+            size_t now = i % 4 ? size : 1 + (size_t)i * 50; /* smaller ones in between */
+
+            send_bytes(&b, n, now);
+            consume(&b, n, now);
+        }
+        st = stats_when(&b, n);
+        CHECK_EQ(st.spilled, spilled);
+        CHECK_EQ(st.spill_bytes, bytes);
+        CHECK_EQ(st.alloc_failed + st.dropped_oldest + st.dropped_newest, 0);
+        CHECK_EQ(kit_stats(&b.k).created, created);
+    }
+    CHECK_EQ(kit_stats(&b.k).allocs, n);
+    close_bridge(&b);
+    kit_close(&b.k);
+    finish();
+}
+
 int main(void)
 {
     check_watchdog(200);
     threads = check_threads();
     frames_of_packets();
     a17_every_order();
+    a_pool_that_learns();
     return 0;
 }

@@ -255,6 +255,23 @@ static long rss_kib(void)
     return pages * (sysconf(_SC_PAGESIZE) / 1024);
 }
 
+/* A frame of k->size bytes and a kernel that looks at all of them. */
+static void look_once(struct kit *k, uint64_t n)
+{
+    clb_cl_frame *frame;
+    struct clb_buf buf;
+    cl_event ev;
+
+    CHECK_EQ(kit_alloc(k, &buf, 60 * SEC), CLB_OK);
+    kit_fill(&buf, n, k->size);
+    CHECK_EQ(k->a.release(k->a.opaque, &buf, k->size), CLB_OK);
+    CHECK_EQ(clb_cl_frame_from_buf(&frame, k->pool, &buf), CLB_OK);
+    ev = look(k, frame, queue, n, NULL);
+    CHECK_EQ(clb_cl_frame_used(frame, 1, &ev), CLB_OK);
+    clReleaseEvent(ev);
+    clb_cl_frame_unref(&frame);
+}
+
 /* ---- the cases ------------------------------------------------------------------------------- */
 
 /* A-08 (kernel on a second queue) and A-09 (constant memory) in one run. */
@@ -300,6 +317,50 @@ static void frames_one_after_the_other(void)
     before = calls;
     check_sleep_ms(50);
     CHECK_EQ(calls - before, 0); /* idle */
+    kit_close_here(&k, refs);
+}
+
+/* A pool that learns: sizes from 1 KiB to 8 MiB, then mixed ones, all of them looked at by a kernel. */
+static void learned_sizes(void)
+{
+    const size_t most = (size_t)(oclgrind ? 8 : 8192) << 10;
+    const uint64_t mixed = oclgrind ? 4 : 40;
+    cl_uint refs = context_refs();
+    int looks0, looks, wrong0 = wrong_bytes(&looks0);
+    struct kit k;
+    uint64_t n = 0;
+    unsigned long long made;
+    size_t size;
+    unsigned r = 1;
+    clb_cl_pool_stats s;
+
+    kit_open_here(&k, 3, 0, CLB_CL_FENCE_ALL);
+    CHECK_EQ(creates, 0);
+    for (size = 1024; size <= most; size *= 2, n++) {
+        struct clb_buf buf;
+
+        k.size = size - 3;
+        if (n == 0 || size > (size_t)sysconf(_SC_PAGESIZE))
+            CHECK_EQ(kit_alloc(&k, &buf, 0), CLB_ERR_NOBUFS);
+        look_once(&k, n); /* before the others have grown, for all we know */
+    }
+    CHECK_EQ(clb_cl_device_drain(k.dev, 60 * SEC), CLB_OK);
+    s = kit_stats(&k);
+    CHECK_EQ(s.free, 3);
+    CHECK_EQ(s.slot_bytes, most);
+    CHECK_EQ(s.bytes, 3 * most);
+    made = creates;
+    for (; n < mixed; n++) {
+        r = r * 1103515245 + 12345;
+        k.size = 1 + (r >> 4) % (n % 8 ? most / 64 : most);
+        look_once(&k, n);
+    }
+    CHECK_EQ(clb_cl_device_drain(k.dev, 60 * SEC), CLB_OK);
+    CHECK_EQ(creates, made);
+    CHECK_EQ(maps - unmaps, 3);
+    CHECK_EQ(wrong_bytes(&looks) - wrong0, 0);
+    CHECK_EQ(looks - looks0, n);
+    CHECK_EQ(kit_stats(&k).poisoned + kit_stats(&k).renewed, 0);
     kit_close_here(&k, refs);
 }
 
@@ -510,6 +571,7 @@ int main(void)
     open_runtime();
 #define RUN(name) printf(#name "\n"), fflush(stdout), name()
     RUN(frames_one_after_the_other);
+    RUN(learned_sizes);
     RUN(calls_per_frame);
     RUN(a17_every_order);
     if (!oclgrind) {

@@ -2,15 +2,18 @@
 /*
  * A receive session on the double, again and again: each time another OpenCL call fails, the n-th of
  * each kind for every n. Whatever fails, the session ends: a call gives an error or a buffer is
- * replaced, every consumer's command ends, all buffers come home, nothing is misused or left.
+ * replaced, every consumer's command ends, all buffers come home, nothing is misused or left. A second
+ * time with a pool that learns, and frames that become larger.
  */
 #include "pool_kit.h"
 #include "sweep.h"
 
 #define SIZE 3000
 #define SLOTS 3
-#define FRAMES(f) ((f)->caller_driven ? 30 : 8)
+#define LARGE (5 * SIZE)
+#define FRAMES(f) (learning ? 6 : (f)->caller_driven ? 30 : 8)
 
+static bool learning;
 static atomic_bool left_behind; /* the end of the device waited in vain */
 
 static void look_at_log(void *priv, enum clb_log_level level, const char *msg)
@@ -45,15 +48,15 @@ static cl_int wait_end(clb_cl_device *dev, bool caller_driven, cl_event ev)
 
 static void frame_of(struct kit *k, const struct sweep_fault *f, uint64_t n, clb_cl_frame **kept)
 {
-    struct kit_seen seen = {.n = n, .size = SIZE};
+    struct kit_seen seen = {.n = n, .size = k->size};
     clb_cl_frame *frame = NULL;
     cl_event done, ready;
     struct clb_buf buf;
     int err;
 
     HOLDS(kit_alloc(k, &buf, 10 * SEC) == CLB_OK);
-    kit_fill(&buf, n, SIZE);
-    err = k->a.release(k->a.opaque, &buf, SIZE);
+    kit_fill(&buf, n, k->size);
+    err = k->a.release(k->a.opaque, &buf, k->size);
     if (err != CLB_OK) {
         HOLDS(err == CLB_ERR_CL || err == CLB_ERR_NOMEM);
         clb_buf_free(&k->a, &buf);
@@ -79,6 +82,14 @@ static void frame_of(struct kit *k, const struct sweep_fault *f, uint64_t n, clb
     *kept = frame;
 }
 
+/* All buffers are there, as large as they should be: one may be made again. */
+static bool is_whole(const struct kit *k)
+{
+    clb_cl_pool_stats s = kit_stats(k);
+
+    return s.free == SLOTS && s.bytes >= SLOTS * s.wanted_bytes;
+}
+
 /* Tells whether the fault has come to pass, that is, whether there may be another. */
 static bool session(const struct sweep_fault *f)
 {
@@ -100,15 +111,19 @@ static bool session(const struct sweep_fault *f)
                                                           .status = &st, .log.cb = look_at_log));
     if (err == CLB_OK) {
         err = clb_cl_pool_create(
-            &k.pool, k.dev, clb_cl_pool_params(.buf_size = SIZE, .count = SLOTS, .status = &st));
+            &k.pool, k.dev,
+            clb_cl_pool_params(.buf_size = learning ? 0 : SIZE, .count = SLOTS, .status = &st));
         if (err == CLB_OK) {
             k.a = clb_cl_pool_allocator(k.pool);
             k.queue = clb_cl_device_queue(k.dev);
-            for (i = 0; i < FRAMES(f); i++)
+            for (i = 0; i < FRAMES(f); i++) {
+                if (learning && i == FRAMES(f) / 2)
+                    k.size = LARGE;
                 frame_of(&k, f, (uint64_t)i, &kept);
+            }
             clb_cl_frame_unref(&kept);
             HOLDS(clb_cl_device_drain(k.dev, 10 * SEC) == CLB_OK);
-            for (i = 0; i < 200 && kit_stats(&k).free < SLOTS; i++) { /* one may be made again */
+            for (i = 0; i < 200 && !is_whole(&k); i++) {
                 if (f->caller_driven)
                     clb_cl_device_poll(k.dev, 5 * MS);
                 else
@@ -116,7 +131,9 @@ static bool session(const struct sweep_fault *f)
             }
             s = kit_stats(&k);
             HOLDS(s.free == SLOTS && s.slots == SLOTS);
-            HOLDS(s.created == SLOTS + s.poisoned + s.renewed);
+            HOLDS(is_whole(&k) && s.bytes / SLOTS >= k.size);
+            if (!learning)
+                HOLDS(s.created == SLOTS + s.poisoned + s.renewed);
         }
     }
     if (err != CLB_OK) {
@@ -146,5 +163,7 @@ int main(void)
 
     check_watchdog(240);
     printf("%u sessions\n", sweep_run(&s));
+    learning = true;
+    printf("%u sessions of a pool that learns\n", sweep_run(&s));
     return 0;
 }
