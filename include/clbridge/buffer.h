@@ -8,7 +8,7 @@
  * stream's allocator is asked for memory, and the transport writes the payload there: there is no
  * other copy of the bytes on the host. A buffer has exactly one owner at any instant:
  *
- *     alloc()                    the transport owns the buffer and writes [data, data + payload)
+ *     alloc()                    the transport owns the buffer and writes [data, data + capacity)
  *       |
  *       +-- the payload is incomplete (lost link), refused or dropped -------> free()
  *       |
@@ -40,8 +40,10 @@
  *    happens to the payload. Any other error, NULL, a block smaller than `capacity` or misaligned
  *    means: the payload is read and dropped, counted in alloc_failed, and its credit returned.
  *    A block that was handed out but refused by the library is given back with free().
- *  - The library writes only within [data, data + capacity). Bytes beyond the payload are
- *    undefined.
+ *  - CLB_ERR_TOOBIG for a packet with metadata, whose pixels may be fewer than `capacity`, is no
+ *    failure yet: alloc() is asked again, for less, or for what it really is when the packet is in.
+ *  - The library writes only within [data, data + capacity). Bytes beyond the pixels are
+ *    undefined, but between re-pitched rows nothing is written.
  *  - `context` is yours: it travels with the packet and is never looked into.
  *  - The struct is copied by value beside every packet, so a packet can outlive stream, link and
  *    pool. ref() is called once per stored copy and once per buffer out, unref() when that ends.
@@ -69,8 +71,8 @@ struct clb_buf {
 struct clb_alloc_req {
     size_t payload;          /* bytes announced by the peer, metadata included; may be 0 */
     size_t expect;           /* pixel bytes foreseen, 0 = unknown */
-    size_t capacity;         /* bytes that may be written at data; more than payload only when
-                                rows are re-pitched */
+    size_t capacity;         /* bytes that may be written at data: payload; less when what is behind
+                                the pixels goes elsewhere; more only when rows are re-pitched */
     size_t align;            /* of data, bytes, a power of two, >= 64 unless the stream asked for
                                 less */
     uint32_t stream_id;      /* the number on the wire */

@@ -183,6 +183,10 @@ static bool receive_for(clb_link *link, clb_stream *s)
     struct clb_buf buf;
     clbi_stream_ref(s);
     int err = ask_allocator(link, s, &buf);
+    if (err == CLB_ERR_TOOBIG && plan->least > 0 && plan->least < plan->capacity) {
+        plan->capacity = plan->least;
+        err = ask_allocator(link, s, &buf);
+    }
     if (err == CLB_ERR_NOBUFS) {
         clbi_stream_full(s);
         if (s->on_full == CLB_FULL_DROP_OLDEST) {

@@ -46,17 +46,18 @@ struct clb_packet {
     uint32_t wire_size; /* what a release must name */
     bool credit_due;    /* the peer has not got its credit yet */
     bool released;
-    bool
-        spill_pending; /* the payload lies in a spill block, not in the allocator's memory; or has to
-                           go there, see `misplaced` */
+    bool spill_pending; /* the payload lies in a spill block, or has to go there (`misplaced`), and
+                           then to the allocator's memory */
 
     /* Where its parts lie; see link_split.c. */
     size_t front;           /* bytes of the payload that the allocator's memory got */
     size_t pixels;          /* bytes that are pixels, in the layout of the peer */
+    size_t room;            /* bytes that may be written there */
     size_t written;         /* end of what was written there */
     struct clbi_tail *tail; /* what came behind `front`; NULL = nothing */
     struct clbi_tail *meta; /* the metadata; may be `tail` */
     bool misplaced;         /* the allocator's memory cannot hold it as it must be delivered */
+    bool cut;               /* it got fewer than there are: the rest begins the tail */
     bool rows;              /* placed row by row: from the layout `src` to that of `placed` */
     struct clb_image src, placed;
     bool resolved;         /* `from` and `image` are known: the reader has had it */
@@ -80,7 +81,8 @@ struct clbi_plan {
     size_t front;    /* bytes for the allocator's memory */
     size_t capacity; /* what the allocator is asked for, expect likewise */
     size_t expect;
-    bool rows; /* the rows of src are placed as dst has them */
+    size_t least; /* when that is too much: asked for next; 0 = nothing else will do */
+    bool rows;    /* the rows of src are placed as dst has them */
     struct clb_image src, dst;
 };
 

@@ -143,11 +143,19 @@ static void plan_rows(clb_stream *s, struct clbi_plan *plan)
     }
     plan->src = *src;
     plan->capacity = clb_image_bytes(&plan->dst);
+    plan->least = 0;
     size_t sink_size;
     void *sink = clbi_rx_sink(s->link, &sink_size);
     plan->rows = s->link->ops->limits.can_scatter &&
                  clbi_rows_plan(segs, &n, src, plan->front, &plan->dst, NULL, sink, sink_size);
     plan->host = !plan->rows;
+}
+
+/* The pixels cannot be more than this, nor less than what is put there. */
+static size_t room_for(size_t total, size_t front)
+{
+    const size_t most = total > CLBI_TRAILER_MARKED ? total - CLBI_TRAILER_MARKED : 0;
+    return most > front ? most : front;
 }
 
 void clbi_split_plan(clb_stream *s, size_t total, struct clbi_plan *plan)
@@ -170,9 +178,18 @@ void clbi_split_plan(clb_stream *s, size_t total, struct clbi_plan *plan)
         case CLBI_FORESEEN_LOW:
             plan->guess = true;
             plan->expect = 0;
-            plan->capacity = total > CLBI_TRAILER_MARKED ? total - CLBI_TRAILER_MARKED : 0;
+            plan->capacity = room_for(total, plan->front);
             break;
-        case CLBI_FORESEEN_EXACT: plan->capacity = plan->expect = plan->front; break;
+        case CLBI_FORESEEN_EXACT:
+            plan->expect = plan->front;
+            if (plan->front == configured) {
+                plan->capacity = plan->front;
+                break;
+            }
+            /* It may be another size this time: room to repair that, if it is to be had. */
+            plan->capacity = room_for(total, plan->front);
+            plan->least = plan->front;
+            break;
         }
         plan->split = true;
     }
@@ -184,6 +201,7 @@ void clbi_split_plan(clb_stream *s, size_t total, struct clbi_plan *plan)
 bool clbi_split_begin(clb_packet *p, const struct clbi_plan *plan)
 {
     p->front = plan->front;
+    p->room = plan->capacity;
     p->written = plan->rows ? clb_image_bytes(&plan->dst) : plan->front;
     if (plan->rows) {
         p->rows = true;
@@ -247,7 +265,7 @@ static void keep_raw(clb_packet *p)
     if (!p->tail) {
         return;
     }
-    if (!p->rows && p->buf.size >= p->wire_size) {
+    if (!p->rows && p->room >= p->wire_size) {
         memcpy((uint8_t *)p->buf.data + p->front, p->tail->data, rest);
         p->info.moved_bytes += rest;
         p->written = p->wire_size;
@@ -271,46 +289,38 @@ static void copy_metadata(clb_packet *p, const uint8_t *from, size_t size)
     p->info.metadata_size = p->meta ? size : 0;
 }
 
-/* Are these bytes behind the pixels that were foreseen no more than the end of the last row? */
-static bool is_padding(const clb_packet *p, size_t bytes)
-{
-    const struct clb_image *img = p->rows ? &p->src : &p->stream->image;
-    return fits(img, p->front) && bytes < img->plane[img->num_planes - 1].pitch;
-}
-
-/* More pixels than foreseen: the first `missing` bytes of the tail. */
+/* More pixels than foreseen: the first `missing` bytes of the tail. Where there is no room for them they
+ * wait there: they may turn out to be the padding of the last row. */
 static void extend(clb_packet *p, size_t missing, size_t metadata)
 {
     uint8_t *tail = p->tail->data;
-    if (!p->rows && p->buf.size >= p->pixels) {
-        memcpy((uint8_t *)p->buf.data + p->front, tail, missing);
-        p->info.moved_bytes += missing;
-        p->written = p->pixels;
-    } else if (is_padding(p, missing)) {
-        p->pixels = p->front;
-    } else if (misplace(p)) {
+    if (p->rows || p->room < p->pixels) {
+        p->cut = true;
         copy_metadata(p, tail + missing, metadata);
         return;
-    } else {
-        p->pixels = p->front;
-        set_bad(p);
     }
+    memcpy((uint8_t *)p->buf.data + p->front, tail, missing);
+    p->info.moved_bytes += missing;
+    p->written = p->pixels;
     memmove(tail, tail + missing, metadata);
     p->meta = p->tail;
     p->info.metadata_size = metadata;
 }
 
-/* Fewer pixels than foreseen: metadata has been written behind them. */
-static void shorten(clb_packet *p, size_t excess, size_t metadata)
+/* Fewer pixels than foreseen: the metadata's first `drawn` bytes were taken for pixels. */
+static void shorten(clb_packet *p, size_t drawn, size_t metadata)
 {
     uint8_t *tail = p->tail->data;
-    const size_t drawn = excess < metadata ? excess : metadata;
-    if (p->stream->write_only || p->rows) {
+    if (p->stream->write_only || (p->rows && !misplace(p))) {
         set_bad(p);
         return;
     }
     memmove(tail + drawn, tail, metadata - drawn);
-    memcpy(tail, (const uint8_t *)p->buf.data + p->pixels, drawn);
+    if (p->rows) {
+        clbi_rows_peek(tail, &p->src, &p->placed, p->buf.data, p->pixels, drawn);
+    } else {
+        memcpy(tail, (const uint8_t *)p->buf.data + p->pixels, drawn);
+    }
     p->info.readback_bytes += drawn;
     p->meta = p->tail;
     p->info.metadata_size = metadata;
@@ -465,8 +475,28 @@ static void find_layout(clb_packet *p, struct clb_image *src)
     }
 }
 
+/* Is what lies in the allocator's memory the picture as the peer has laid it out (or, with `rows`, as it
+ * was placed)? */
+static bool lies_right(const clb_packet *p)
+{
+    if (p->rows) {
+        return same_layout(&p->from, &p->src);
+    }
+    return !p->cut || (fits(&p->from, p->front) &&
+                       p->pixels - p->front < p->from.plane[p->from.num_planes - 1].pitch);
+}
+
+static void stays(clb_packet *p, const struct clb_image *img)
+{
+    if (p->cut && !p->rows) {
+        p->pixels = p->info.size = p->front;
+    }
+    p->image = *img;
+}
+
 void clbi_split_resolve(clb_packet *p)
 {
+    static const struct clb_image unknown;
     clb_stream *s = p->stream;
     struct clb_image dst;
     if (p->resolved) {
@@ -475,18 +505,19 @@ void clbi_split_resolve(clb_packet *p)
     p->resolved = true;
     find_layout(p, &p->from);
     const bool moves = destination(s, &p->from, &dst);
-    if (p->rows && !p->misplaced) {
-        if (same_layout(&p->from, &p->src)) {
-            p->image = p->placed;
+    if (!p->spill_pending) {
+        const bool right = lies_right(p);
+        if (right && (p->rows || !moves)) {
+            stays(p, p->rows ? &p->placed : &p->from);
             return;
         }
         if (!misplace(p)) {
-            set_bad(p); /* the rows lie where another layout has them */
+            if (!right) {
+                set_bad(p);
+            }
+            stays(p, right ? &p->from : &unknown);
             return;
         }
-    } else if (!p->spill_pending && (!moves || !misplace(p))) {
-        p->image = p->from;
-        return;
     }
     p->image = moves ? dst : p->from;
     p->info.size = moves ? clb_image_bytes(&dst) : p->pixels;

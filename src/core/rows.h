@@ -27,4 +27,9 @@ bool clbi_rows_plan(struct clbi_seg *segs, size_t *n, const struct clb_image *sr
 void clbi_rows_copy(const struct clb_image *dst, void *to, const struct clb_image *src,
                     const void *from);
 
+/* The same way back, for `size` bytes of the stream from `offset` on. src has no padding, and the bytes are
+ * inside of it. */
+void clbi_rows_peek(void *to, const struct clb_image *src, const struct clb_image *dst,
+                    const void *from, size_t offset, size_t size);
+
 #endif

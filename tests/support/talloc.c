@@ -65,7 +65,6 @@ static int do_alloc(void *opaque, const struct clb_alloc_req *req, struct clb_bu
 {
     struct talloc *t = opaque;
     CHECK(req->stream_name != NULL && req->stream_name[0] != '\0');
-    CHECK_GE(req->capacity, req->payload);
     CHECK(req->align != 0 && (req->align & (req->align - 1)) == 0);
     CHECK_GE(req->wait_ns, 0);
     CHECK(out->data == NULL && out->size == 0 && out->context == NULL);
