@@ -276,6 +276,55 @@ static void release(struct actor *a)
     memmove(a->written_id, a->written_id + 1, a->written_len * sizeof a->written_id[0]);
 }
 
+/* The metadata of a frame (wire section 9.3) whose numbers are the input's, of a split message, or none;
+ * a trailer (9.1) that fits it, or lies, or has no mark. `what`: bits 0-1 what it is, 2 filler, 3-5 what is
+ * wrong with the trailer. */
+static void packet(struct actor *a, struct input *in)
+{
+    static const uint8_t mark[16] = {0xAB, 0xCD, 0xEF, 0x01, 0x23, 0x45, 0x67, 0x89,
+                                     0x12, 0x34, 0x56, 0x78, 0x9A, 0xBC, 0xDE, 0xF0};
+    uint8_t meta[256] = {0xB9, 9, 0xB9, 2, 1, 2, 0xB9, 2, 3, 4, 5, 0xB9, 8}, end[24] = {2};
+    size_t n = 0, trailer = sizeof end;
+    const uint32_t stream = stream_of(a, in);
+    uint32_t pixels = take8(in), claimed;
+    pixels <<= take8(in) % 6;
+    const uint8_t what = take8(in);
+
+    if ((what & 3) == 1) {
+        n = 13;
+        for (int i = 0; i < 8; i++)
+            meta[n++] = take8(in) & 0x7f;
+        memcpy(meta + n, (const uint8_t[]){0xB9, 8, 33, 0, 0, 0, 0, 0, 0, 0, 0xB9, 5, 1, 2, 3, 4},
+               16);
+        n += 16;
+        memcpy(meta + n, (const uint8_t[]){0x88, 0, 0, 0, 0, 0, 0}, 7);
+        n += 7;
+    } else if ((what & 3) == 2) {
+        memcpy(meta, (const uint8_t[]){0xB9, 2, take8(in) & 0x7f, take8(in) & 0x7f}, 4);
+        n = 4;
+        end[0] = 51;
+    }
+    if (what & 4)
+        n += take8(in) % 128;
+    claimed = (uint32_t)n;
+    switch (what >> 3 & 7) {
+    case 1: claimed++; break;
+    case 2: claimed = take32(in); break;
+    case 3: trailer = 8; break;
+    case 4: trailer = take8(in) % 24; break;
+    default: break;
+    }
+    for (int i = 0; i < 4; i++)
+        end[4 + i] = (uint8_t)(claimed >> 8 * i);
+    memcpy(end + 8, mark, sizeof mark);
+    if ((what >> 3 & 7) == 5)
+        end[8 + take8(in) % 16] ^= 1;
+    request(a, CLBI_WRITE_REQ, NULL, stream, (uint32_t)(pixels + n + trailer));
+    say_fill(a, pixels);
+    say(a, meta, n);
+    say(a, end + (trailer < 8 ? sizeof end - trailer : 0), trailer);
+}
+
 void actor_act(struct actor *a, struct input *in, int64_t most_ns)
 {
     char name[CLBI_WIRE_NAME];
@@ -322,6 +371,7 @@ void actor_act(struct actor *a, struct input *in, int64_t most_ns)
         stream = stream_of(a, in);
         request(a, CLBI_CLOSE_STREAM_REQ, NULL, stream, 0);
         break;
+    case ACT_PACKET: packet(a, in); break;
     case ACT_COUNT: break;
     }
 }

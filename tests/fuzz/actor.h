@@ -36,6 +36,7 @@ enum actor_op {
     ACT_PING,
     ACT_RESET,
     ACT_CLOSE_STREAM, /* stream */
+    ACT_PACKET, /* stream, pixels, shift, what: WRITE_REQ with metadata and a trailer, see actor.c */
     ACT_COUNT
 };
 

@@ -41,6 +41,7 @@ enum call {
     CALL_INTERRUPT, /* slot */
     CALL_FD,        /* slot */
     CALL_LINK_CLOSE,
+    CALL_CAMERA, /* trailer and flags, max_metadata, format, width, height, pitch: of later opens */
     CALL_COUNT
 };
 
@@ -59,6 +60,7 @@ static struct run {
     struct clb_buf buf[BUFS];
     struct clb_allocator buf_allocator[BUFS];
     unsigned packets;
+    clb_stream_params camera;
 } run;
 
 #define DEVICE 1u
@@ -137,6 +139,26 @@ static int64_t timeout(struct input *in)
     return table[take8(in) % 8];
 }
 
+static void look_inside(const clb_packet *p, const clb_packet_info *info)
+{
+    const struct clb_image *img = clb_packet_image(p);
+    size_t size = 1;
+    const uint8_t *meta = clb_packet_metadata(p, &size);
+
+    CHECK_LE(info->total, run.lp.max_payload);
+    CHECK_EQ(size, info->metadata_size);
+    CHECK_EQ(meta != NULL, size > 0);
+    CHECK(size == 0 || ((uintptr_t)meta & 63) == 0);
+    for (size_t k = 0; k < size; k++)
+        ((volatile uint8_t *)(uintptr_t)meta)[k] ^= 0xff;
+    if (img)
+        CHECK_EQ(clb_image_check(img, info->size), CLB_OK);
+    else
+        CHECK_LE(info->size, run.lp.max_payload);
+    CHECK(info->metadata_status != CLB_METADATA_BAD || !img);
+    CHECK(info->metadata_status == CLB_METADATA_OK || size == 0 || !img);
+}
+
 static void keep(clb_packet *p)
 {
     const uint8_t *d = clb_packet_data(p);
@@ -145,8 +167,8 @@ static void keep(clb_packet *p)
 
     clb_packet_get_info(p, &info, sizeof info);
     CHECK_EQ(info.size, clb_packet_size(p));
-    CHECK_LE(info.size, run.lp.max_payload);
     CHECK(d != NULL);
+    look_inside(p, &info);
     for (size_t k = 0; k < info.size; k++)
         ((volatile uint8_t *)d)[k] ^= 0xff; /* it is ours */
     clb_packet_free(&run.packet[i]);
@@ -175,11 +197,13 @@ static void ready(void *priv, clb_stream *s)
 static void open_stream(struct input *in, clb_stream **s)
 {
     char name[CLBI_WIRE_NAME];
-    clb_stream_params sp = {.struct_size = sizeof sp, .ready_cb = ready};
+    clb_stream_params sp = run.camera;
     uint8_t k;
     int64_t limit;
     int err;
 
+    sp.struct_size = sizeof sp;
+    sp.ready_cb = ready;
     actor_name(in, name);
     name[CLBI_WIRE_NAME - 1] = '\0';
     sp.name = name[0] ? name : NULL;
@@ -208,6 +232,25 @@ static void open_stream(struct input *in, clb_stream **s)
     RESULT("open", err, CLB_ERR_IO, CLB_ERR_INVAL, CLB_ERR_BUSY, CLB_ERR_TIMEOUT, CLB_ERR_TOOBIG,
            CLB_ERR_CLOSED, CLB_ERR_LOST, OUT_OF_LUCK);
     world_check_limit(limit, "clb_stream_open");
+}
+
+static void set_camera(struct input *in)
+{
+    clb_stream_params *sp = &run.camera;
+    uint8_t k = take8(in);
+
+    *sp = (clb_stream_params){.trailer = (enum clb_trailer)(k % 3)};
+    sp->write_only = k & 4;
+    sp->max_metadata = take8(in);
+    k = take8(in);
+    sp->image.width = take8(in);
+    sp->image.height = take8(in) % 64;
+    if (k == 0 || clb_image_init(&sp->image, (enum clb_pixfmt)(k % CLB_PIXFMT_COUNT),
+                                 sp->image.width, sp->image.height, (size_t)1 << (k >> 6), 0) < 0)
+        sp->image.fmt = CLB_PIXFMT_UNKNOWN;
+    k = take8(in);
+    sp->dst_pitch_align = k & 8 ? (size_t)1 << (k & 7) : 0;
+    sp->dst_plane_align = k & 0x80 ? (size_t)1 << (k >> 4 & 7) : 0;
 }
 
 static void read_one(clb_stream *s, int64_t t)
@@ -352,6 +395,7 @@ static void call(struct input *in)
         clb_link_close(&run.link);
         world_check_limit(limit, "clb_link_close");
         break;
+    case CALL_CAMERA: set_camera(in); break;
     case CALL_COUNT: break;
     }
 }

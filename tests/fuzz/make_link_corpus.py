@@ -11,9 +11,9 @@ HERE = pathlib.Path(__file__).resolve().parent
 WIRE = HERE.parent / "data" / "wire"
 
 (RAW, HEADER, PAYLOAD, WRITE, ANSWER, CREATE, RELEASE, CHUNK, TAKE, SHUT, CLOSE, TIME, PING, RESET,
- CLOSE_STREAM) = range(15)
+ CLOSE_STREAM, PACKET) = range(16)
 (OPEN, END, READ, READ_ALL, LET_GO, FREE, BUF, SEND, FLUSH, NEXT, SHUTDOWN, DISPATCH, LOOK, INTERRUPT,
- FD, LINK_CLOSE) = (0x80 + k for k in range(16))
+ FD, LINK_CLOSE, CAMERA) = (0x80 + k for k in range(17))
 DEVICE, GREETS, ANSWERS, DEAF, AT_ONCE, LINK_ALLOCATOR, NO_RESET, NARROW = (1 << k for k in range(8))
 BLOCK, OLDEST, NEWEST, ASYNC, OWN = 0, 1, 2, 4, 16
 T0, T3MS, T50MS, T700MS, T5S = 0, 2, 3, 4, 5
@@ -64,6 +64,7 @@ def made():
             out += bytes([SEND, 0, 60, 0, T50MS, SEND, 0, 60, 8, T50MS, RELEASE, FLUSH, 0, T50MS])
             out += bytes([END, 0, RESET, DISPATCH, T50MS])
             yield f"{name}-{'device' if role else 'host'}", out
+    yield from cameras(both)
     for role in 0, DEVICE:
         side = "device" if role else "host"
         out = head(role | GREETS | NARROW)
@@ -81,6 +82,33 @@ def made():
         out = head(role)
         yield f"nothing-{side}", out
         yield f"closes-{side}", out + bytes([CHUNK, 7, PING, CLOSE])
+
+
+def cameras(manners):
+    """A camera's packets: frames, encoded ones, lies, split messages; with and without geometry and pitch."""
+    none, depthai, auto, write_only = 0, 1, 2, 4
+    gray8, nv12, bgr24 = 1, 3, 10  # order of CLB_PIXFMT_MAP
+
+    def frame(w, h, filler, kind, wrong=0):
+        return bytes([PACKET, 1, w * h, 0, 1 | (4 if filler else 0) | wrong << 3, kind, w, h, 0, 1, 0, 0,
+                      0] + ([filler] if filler else []))
+
+    for trailer in none, depthai, auto:
+        for flags, fmt, w, h, pitch in (0, 0, 0, 0, 0), (0, gray8, 12, 10, 0), (0, gray8, 12, 10, 8 | 4), (
+                write_only, gray8, 12, 10, 8 | 4), (write_only, 0, 0, 0, 0), (0, nv12, 6, 4, 8 | 3), (
+                0, bgr24, 3, 5, 8 | 2):
+            out = head(manners, 0, [0])
+            out += bytes([CAMERA, trailer | flags, 200, fmt, w, h, pitch])
+            out += bytes([CREATE, 0, 64, 7, OPEN, 0, 0, BLOCK | OWN, 0, T50MS])
+            for k in range(6):
+                out += frame(12, 10, 7 * k % 40, 30) + bytes([READ, 0, T3MS, LET_GO, k])
+            out += frame(10, 12, 0, 30) + frame(12, 9, 50, 30) + bytes([READ, 0, T3MS] * 2)
+            for wrong in range(1, 6):
+                out += frame(12, 10, 3, 30, wrong) + bytes([9] * 4) + bytes([READ, 0, T3MS, FREE, wrong])
+            for k in range(5):
+                out += bytes([PACKET, 1, 50 * k % 251, k, 0, READ, 0, T3MS])
+            out += bytes([PACKET, 1, 0, 0, 2, 3, 90] + [WRITE, 1, 30, 0] * 3 + [READ, 0, T3MS] * 4)
+            yield f"camera-{trailer}-{flags}-{fmt}-{pitch}", out + bytes([READ_ALL, 0, LOOK, 0])
 
 
 def listeners():
