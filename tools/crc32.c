@@ -32,9 +32,14 @@ static uint32_t load_le32(const unsigned char *p)
 
 uint32_t crc32_of(const void *data, size_t size)
 {
-    const unsigned char *p = data;
-    uint32_t crc = 0xFFFFFFFFu;
+    return crc32_more(0, data, size);
+}
 
+uint32_t crc32_more(uint32_t crc, const void *data, size_t size)
+{
+    const unsigned char *p = data;
+
+    crc ^= 0xFFFFFFFFu;
     pthread_once(&once, make_tables);
     for (; size >= 8; size -= 8, p += 8) {
         uint32_t lo = crc ^ load_le32(p), hi = load_le32(p + 4);

@@ -8,5 +8,7 @@
 
 /* Of `size` bytes; 0 for 0 bytes. */
 uint32_t crc32_of(const void *data, size_t size);
+/* Of all bytes of which `crc` is the CRC, and these behind them. */
+uint32_t crc32_more(uint32_t crc, const void *data, size_t size);
 
 #endif

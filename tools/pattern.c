@@ -15,46 +15,62 @@
 /* (7 i + 13 (i >> 8)) mod 256 repeats after 65536 bytes: 7 * 65536 and 13 * 256 are 0 mod 256. */
 #define COUNTER_PERIOD 65536
 
-static bool known(enum clb_pixfmt fmt)
+bool pattern_draws(enum clb_pixfmt fmt)
 {
     return fmt == CLB_PIXFMT_NV12 || fmt == CLB_PIXFMT_RGB24 || fmt == CLB_PIXFMT_BGR24 ||
            fmt == CLB_PIXFMT_GRAY8;
 }
 
+/* From the packed layout: there a pitch is the bytes of a row, and planes follow each other. */
 void pattern_plane_shape(const struct clb_image *image, unsigned plane, size_t *rows,
                          size_t *row_bytes)
 {
-    size_t w = image->width, h = image->height;
+    struct clb_image packed;
+    size_t end;
 
-    if (image->fmt == CLB_PIXFMT_NV12 && plane == 1) {
-        *rows = (h + 1) / 2;
-        *row_bytes = (w + 1) / 2 * 2;
-    } else {
-        *rows = h;
-        *row_bytes = image->fmt == CLB_PIXFMT_RGB24 || image->fmt == CLB_PIXFMT_BGR24 ? 3 * w : w;
-    }
+    *rows = *row_bytes = 0;
+    if (clb_image_init(&packed, image->fmt, image->width, image->height, 0, 0) < 0 ||
+        plane >= packed.num_planes)
+        return;
+    end = plane + 1 < packed.num_planes ? packed.plane[plane + 1].offset : clb_image_bytes(&packed);
+    *row_bytes = packed.plane[plane].pitch;
+    *rows = (end - packed.plane[plane].offset) / *row_bytes;
+}
+
+static bool half_pitch(enum clb_pixfmt fmt, unsigned plane)
+{
+    return (fmt == CLB_PIXFMT_I420 || fmt == CLB_PIXFMT_YV12) && plane > 0;
 }
 
 int pattern_layout(struct clb_image *image, enum clb_pixfmt fmt, uint32_t width, uint32_t height,
                    size_t pitch)
 {
     size_t rows, row_bytes, offset = 0;
-    int rc;
+    int rc = clb_image_init(image, fmt, width, height, 0, 0);
 
-    if (!known(fmt))
-        return CLB_ERR_NOSYS;
-    rc = clb_image_init(image, fmt, width, height, 0, 0);
     if (rc < 0 || pitch == 0)
         return rc;
     for (unsigned i = 0; i < image->num_planes; i++) {
+        size_t own = half_pitch(fmt, i) ? (pitch + 1) / 2 : pitch;
+
         pattern_plane_shape(image, i, &rows, &row_bytes);
-        if (pitch < row_bytes)
+        if (own < row_bytes)
             return CLB_ERR_INVAL;
         image->plane[i].offset = offset;
-        image->plane[i].pitch = pitch;
-        offset += pitch * rows;
+        image->plane[i].pitch = own;
+        offset += own * rows;
     }
     return CLB_OK;
+}
+
+bool pattern_same_layout(const struct clb_image *a, const struct clb_image *b)
+{
+    bool same = a->fmt == b->fmt && a->width == b->width && a->height == b->height &&
+                a->num_planes == b->num_planes;
+
+    for (unsigned i = 0; same && i < a->num_planes; i++)
+        same = a->plane[i].offset == b->plane[i].offset && a->plane[i].pitch == b->plane[i].pitch;
+    return same;
 }
 
 size_t pattern_frame_bytes(const struct clb_image *image)
@@ -80,7 +96,7 @@ int pattern_init(struct pattern *p, enum pattern_kind kind, const struct clb_ima
     p->seed = seed;
     p->size = size;
     if (kind == PATTERN_BARS) {
-        if (!image || !known(image->fmt))
+        if (!image || !pattern_draws(image->fmt))
             return CLB_ERR_NOSYS;
         if (image->width < PATTERN_MIN_WIDTH || image->height < PATTERN_MIN_HEIGHT)
             return CLB_ERR_INVAL;

@@ -24,6 +24,10 @@
 
 #include <clbridge/image.h>
 
+/* --format: choice i is format i + 1. */
+#define PATTERN_FORMAT_CHOICE(name, text, planes) "|" text
+#define PATTERN_FORMATS (CLB_PIXFMT_MAP(PATTERN_FORMAT_CHOICE) + 1)
+
 enum pattern_kind { PATTERN_BARS, PATTERN_COUNTER, PATTERN_NOISE };
 
 #define PATTERN_MIN_WIDTH 128
@@ -37,13 +41,19 @@ struct pattern {
     uint8_t *data; /* the last frame rendered; malloc */
 };
 
-/* The layout with the given pitch (0 = packed): every row of every plane has it. 0, or a negative
- * clb_error: INVAL when the pitch is too small, NOSYS for a format that patterns do not know. */
+/* The layout with the given pitch (0 = packed): every row of every plane has it, those of I420 and
+ * YV12 chroma half of it, rounded up. 0, or a negative clb_error: INVAL when the pitch is too small,
+ * TOOBIG. */
 int pattern_layout(struct clb_image *image, enum clb_pixfmt fmt, uint32_t width, uint32_t height,
                    size_t pitch);
 
+bool pattern_same_layout(const struct clb_image *a, const struct clb_image *b);
+
 /* Bytes of a frame as cameras send it: whole rows, padding of the last one included. */
 size_t pattern_frame_bytes(const struct clb_image *image);
+
+/* Whether bars can be drawn in this format. */
+bool pattern_draws(enum clb_pixfmt fmt);
 
 /* size counts for counter and noise; bars take it from the image. 0, INVAL (picture too small),
  * NOSYS (format), NOMEM. */
@@ -54,12 +64,12 @@ void pattern_free(struct pattern *p);
 /* Makes frame n in p->data. Cheap for bars: the bars are drawn once, then only code and digits. */
 void pattern_render(struct pattern *p, uint64_t n);
 
-/* Reads the code of a bars picture. True when its CRC holds. */
+/* Reads the code of a bars picture, which must be all there. True when its CRC holds. */
 bool pattern_read_code(const struct clb_image *image, const uint8_t *pixels, uint32_t *n);
 
 uint16_t pattern_crc16(const uint8_t *bytes, size_t len); /* CRC-16/CCITT-FALSE */
 
-/* Rows and used bytes per row of a plane. */
+/* Rows and used bytes per row of a plane; both 0 for an image that is none. */
 void pattern_plane_shape(const struct clb_image *image, unsigned plane, size_t *rows,
                          size_t *row_bytes);
 

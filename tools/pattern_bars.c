@@ -210,7 +210,8 @@ bool pattern_read_code(const struct clb_image *image, const uint8_t *pixels, uin
     unsigned bpp = bytes_per_pixel(image);
     uint64_t code = 0;
 
-    if (image->width < PATTERN_MIN_WIDTH || image->height < PATTERN_MIN_HEIGHT)
+    if (!pattern_draws(image->fmt) || image->width < PATTERN_MIN_WIDTH ||
+        image->height < PATTERN_MIN_HEIGHT)
         return false;
     for (uint32_t i = 0; i < CELLS_PER_ROW * CODE_ROWS; i++) {
         uint32_t x = i % CELLS_PER_ROW * CELL + CELL / 2, y = i / CELLS_PER_ROW * CELL + CELL / 2;

@@ -15,17 +15,20 @@
 /* The pool is made between announcement and opening: frames wait in the socket that long rather than
  * be copied, but not until the peer takes its write for stuck (10 s). */
 #define FIRST_OPEN_NS (INT64_C(8000) * NS_PER_MS)
+/* What may follow the pixels: metadata as the library takes them, type, size and end mark. */
+#define MAX_TRAILER ((size_t)51200 + 24)
 
 static const struct arg_opt opts[] = {
     {"listen", ARG_STR, OPT(listen), "URI", "wait for one peer there (device role)", NULL, 0, 0},
     {"stream", ARG_STR, OPT(stream), "NAME", "stream to receive (the first announced)", NULL, 0, 0},
-    {"format", ARG_CHOICE, OPT(format), NULL, "of the pixels that the peer sends (unknown)",
-     RECV_FORMATS, 0, 0},
-    {"size", ARG_SIZE, OPT(size), "WxH", "of its pictures (unknown)", NULL, 0, 0},
+    {"format", ARG_CHOICE, OPT(format), NULL,
+     "of the pixels that the peer sends (what its metadata say)", PATTERN_FORMATS, 0, 0},
+    {"size", ARG_SIZE, OPT(size), "WxH", "of its pictures (what its metadata say)", NULL, 0, 0},
     {"pitch", ARG_U64, OPT(pitch), "N", "bytes from row to row (packed)", NULL, 1, 1u << 20},
-    {"pitch-align", ARG_U64, OPT(pitch_align), "N", "not in this version", NULL, 1, 1u << 20},
-    {"trailer", ARG_CHOICE, OPT(trailer), NULL, "metadata behind the pixels (none)",
-     "none|auto|depthai", 0, 0},
+    {"pitch-align", ARG_U64, OPT(pitch_align), "N",
+     "place rows at multiples of N, a power of two (rows as they come)", NULL, 1, 1u << 20},
+    {"trailer", ARG_CHOICE, OPT(trailer), NULL,
+     "metadata behind the pixels (auto: the first frame decides)", RECV_TRAILERS, 0, 0},
     {"count", ARG_U64, OPT(count), "N", "frames to receive (until the peer ends)", NULL, 0, 0},
     {"device", ARG_STR, OPT(device), "SUBSTRING",
      "OpenCL device, by part of its or its platform's name", NULL, 0, 0},
@@ -38,8 +41,7 @@ static const struct arg_opt opts[] = {
      "block|drop-oldest|drop-newest", 0, 0},
     {"preprocess", ARG_STR, OPT(preprocess), "WxH[,...]",
      "the kernel's output (RGB u8 of the size of the frames)", NULL, 0, 0},
-    {"verify", ARG_CHOICE, OPT(verify), NULL,
-     "compare with the pattern of `send` (auto; bars need --format and --size)",
+    {"verify", ARG_CHOICE, OPT(verify), NULL, "compare with the pattern of `send` (auto)",
      "auto|bars|counter|noise|off", 0, 0},
     {"seed", ARG_U64, OPT(seed), "N", "of noise (1)", NULL, 0, 0},
     {"crc", ARG_FLAG, OPT(crc), NULL, "tell the CRC-32 of every frame", NULL, 0, 0},
@@ -71,12 +73,26 @@ static const struct arg_spec spec = {
     .positional = "URI",
     .positional_offset = OPT(uri),
     .notes =
-        "The kernel, --save png and bars as what --verify compares with need --format and --size\n"
-        "(and --pitch) of the frames that the peer sends; when its packets do not fit these, that "
-        "is\n"
-        "an error. --verify auto takes the first frame for bars if it shows bars, else for "
-        "counter;\n"
-        "noise has to be asked for:\n"
+        "How the pixels lie is told by --format and --size (and --pitch), or by the metadata that "
+        "a\n"
+        "depthai camera, and `send --trailer depthai`, write behind them; then it may change from\n"
+        "frame to frame. The kernel, --save png and --verify bars need it. Packets that do not "
+        "fit\n"
+        "--format and --size are an error. With these two nothing is ever copied. Without them "
+        "the\n"
+        "first frame is, once, and those that arrive before it was read (spilled_frames): nobody\n"
+        "knows yet where pixels end.\n"
+        "\n"
+        "Metadata that contradict themselves end nothing: their frame comes as it is, with\n"
+        "metadata_status bad, and counts in bad_metadata. --trailer none takes all for pixels.\n"
+        "\n"
+        "With --pitch-align rows are placed while they are received, without a copy. Then bytes "
+        "and\n"
+        "crc32 are those of the rows, one behind the other, and --save raw writes them as they\n"
+        "lie, with undefined bytes between them.\n"
+        "\n"
+        "--verify auto takes the first frame for bars if it shows bars, else for counter; noise\n"
+        "has to be asked for:\n"
         "  bars     colour bars with the number of the frame, as digits and as a code\n"
         "  counter  the number of the frame in 8 bytes, then bytes that count up\n"
         "  noise    random bytes made of --seed and the number of the frame\n"
@@ -101,8 +117,9 @@ static const struct arg_spec spec = {
         "\n"
         "--memory: auto, alloc-host and host are in this version. --preprocess takes\n"
         "WxH[,letterbox|stretch|cover][,f32|f16|u8][,nchw|nhwc][,rgb|bgr]; this version has the\n"
-        "size of the frames, u8, nhwc, rgb and bgr. Not in this version: --trailer other than\n"
-        "none, --pitch-align, --save y4m and npy.",
+        "size of the frames, which are nv12, rgb24, bgr24 or gray8, and u8, nhwc, rgb and bgr. "
+        "Not\n"
+        "in this version: --save y4m and npy.",
 };
 
 /* ---- --preprocess ---------------------------------------------------------------------------- */
@@ -154,33 +171,83 @@ static int parse_recipe(const char *text, struct recv_recipe *recipe)
 
 /* ---- checks ---------------------------------------------------------------------------------- */
 
-/* All of --format and --size, or nothing: then the layout is unknown. */
+/* A packet that has one frame of so many bytes in it. */
+static size_t packet_bytes(const struct recv_run *r, size_t frame)
+{
+    size_t most = frame + (r->opt.trailer == TRAILER_NONE ? 0 : MAX_TRAILER);
+
+    return most < ENDPOINT_MAX_FRAME ? most : ENDPOINT_MAX_FRAME;
+}
+
+/* All of --format and --size, or nothing: then metadata tell the layout. */
 static int check_layout(struct recv_run *r)
 {
     const struct recv_options *o = &r->opt;
-    char format[16];
+    struct clb_image *image = &r->setup.geometry.image;
+    const char *format;
+    size_t frame;
     int rc;
 
     if ((o->format >= 0) != (o->size.width > 0))
         return args_usage("recv", stderr, "--format and --size belong together");
     if (o->format < 0)
         return o->pitch ? args_usage("recv", stderr, "--pitch needs --format and --size") : 0;
-    args_choice(RECV_FORMATS, o->format, format, sizeof format);
-    rc = pattern_layout(&r->setup.image, clb_pixfmt_from_name(format), o->size.width,
-                        o->size.height, (size_t)o->pitch);
+    format = clb_pixfmt_name((enum clb_pixfmt)(o->format + 1));
+    rc = pattern_layout(image, (enum clb_pixfmt)(o->format + 1), o->size.width, o->size.height,
+                        (size_t)o->pitch);
     if (rc == CLB_ERR_INVAL)
         return args_usage("recv", stderr, "--pitch %llu is less than a row of %s at width %u",
                           (unsigned long long)o->pitch, format, o->size.width);
     if (rc < 0)
         return args_usage("recv", stderr, "--format %s --size %ux%u: %s", format, o->size.width,
                           o->size.height, clb_error_str(rc));
-    r->endpoint.frame_bytes = pattern_frame_bytes(&r->setup.image);
-    if (r->endpoint.frame_bytes > ENDPOINT_MAX_FRAME)
+    frame = pattern_frame_bytes(image);
+    if (frame > ENDPOINT_MAX_FRAME)
         return args_usage("recv", stderr,
-                          "a frame of %zu bytes is more than a packet can have: %zu",
-                          r->endpoint.frame_bytes, ENDPOINT_MAX_FRAME);
+                          "a frame of %zu bytes is more than a packet can have: %zu", frame,
+                          ENDPOINT_MAX_FRAME);
+    r->endpoint.frame_bytes = packet_bytes(r, frame);
     r->setup.has_image = true;
     return 0;
+}
+
+/* Where rows and planes are to lie: as they come, unless --pitch-align is given. */
+static int check_placing(struct recv_run *r)
+{
+    const struct recv_options *o = &r->opt;
+    const struct clb_image *image = &r->setup.geometry.image;
+    int rc;
+
+    r->setup.here = *image;
+    if (!o->pitch_align)
+        return 0;
+    if (o->pitch_align & (o->pitch_align - 1))
+        return args_usage("recv", stderr, "--pitch-align wants a power of two, got %llu",
+                          (unsigned long long)o->pitch_align);
+    r->setup.geometry.pitch_align = (size_t)o->pitch_align;
+    if (!r->setup.has_image)
+        return 0;
+    rc = clb_image_init(&r->setup.here, image->fmt, image->width, image->height,
+                        (size_t)o->pitch_align, 0);
+    return rc < 0 ? args_usage("recv", stderr, "--pitch-align %llu: %s",
+                               (unsigned long long)o->pitch_align, clb_error_str(rc))
+                  : 0;
+}
+
+/* Options that are of no use to a frame whose layout nobody tells. */
+static int check_layout_is_told(const struct recv_run *r)
+{
+    const struct recv_options *o = &r->opt;
+    const char *what = o->verify == VERIFY_BARS                       ? "--verify bars"
+                       : o->preprocess                                ? "--preprocess"
+                       : o->pitch_align                               ? "--pitch-align"
+                       : o->save >= 0 && o->save + 1 != (int)SAVE_RAW ? "--save of pictures"
+                                                                      : NULL;
+
+    if (!what || r->setup.has_image || o->trailer != TRAILER_NONE)
+        return 0;
+    return args_usage("recv", stderr, "%s needs --format and --size, or metadata that tell them",
+                      what);
 }
 
 static int check_save(const struct recv_run *r)
@@ -195,8 +262,6 @@ static int check_save(const struct recv_run *r)
         return 0;
     if (!o->out)
         return args_usage("recv", stderr, "--save needs --out");
-    if (o->save + 1 != SAVE_RAW && !r->setup.has_image)
-        return args_usage("recv", stderr, "--save of pictures needs --format and --size");
     return 0;
 }
 
@@ -211,10 +276,14 @@ static int check_options(struct recv_run *r)
                           strlen(o->stream));
     if (o->reconnect_max && !o->reconnect)
         return args_usage("recv", stderr, "--reconnect-max needs --reconnect");
-    if (check_layout(r) || check_save(r))
+    if (check_layout(r) || check_placing(r) || check_save(r) || check_layout_is_told(r))
         return EXIT_USAGE;
-    if (o->verify == VERIFY_BARS && !r->setup.has_image)
-        return args_usage("recv", stderr, "--verify bars needs --format and --size");
+    if (o->verify == VERIFY_BARS && r->setup.has_image &&
+        !pattern_draws(r->setup.geometry.image.fmt))
+        return args_usage("recv", stderr,
+                          "bars come as nv12, rgb24, bgr24 or gray8, so --verify bars cannot be "
+                          "with --format %s",
+                          clb_pixfmt_name(r->setup.geometry.image.fmt));
     if (o->memory == MEMORY_HOST && o->device)
         return args_usage("recv", stderr, "--device makes no sense with --memory host");
     if (!o->preprocess)
@@ -225,8 +294,6 @@ static int check_options(struct recv_run *r)
             "--preprocess wants "
             "WxH[,letterbox|stretch|cover][,f32|f16|u8][,nchw|nhwc][,rgb|bgr], got '%.80s'",
             o->preprocess);
-    if (!r->setup.has_image)
-        return args_usage("recv", stderr, "--preprocess needs --format and --size");
     if (o->memory == MEMORY_HOST)
         return args_usage("recv", stderr, "--preprocess makes no sense with --memory host");
     return 0;
@@ -241,12 +308,6 @@ static int check_version(struct recv_run *r, const char *memory)
         return report_fail(&r->report, CLB_ERR_NOSYS, "--memory",
                            "%s is not supported in this version; use auto, alloc-host or host",
                            memory);
-    if (o->trailer)
-        return report_fail(&r->report, CLB_ERR_NOSYS, "--trailer",
-                           "auto and depthai are not supported in this version; use none");
-    if (o->pitch_align)
-        return report_fail(&r->report, CLB_ERR_NOSYS, "--pitch-align",
-                           "not supported in this version; leave it out");
     if (o->save + 1 == SAVE_Y4M || o->save + 1 == SAVE_NPY)
         return report_fail(&r->report, CLB_ERR_NOSYS, "--save",
                            "y4m and npy are not supported in this version; use png or raw");
@@ -271,8 +332,7 @@ static void set_up(struct recv_run *r, const char *memory)
     r->endpoint.idle_timeout_ns = o->idle_timeout_ns;
     r->endpoint.first_open_ns = FIRST_OPEN_NS;
     r->endpoint.verbose = o->verbose;
-    verify_init(&r->verify, (enum verify_mode)o->verify,
-                r->setup.has_image ? &r->setup.image : NULL, o->seed);
+    verify_init(&r->verify, (enum verify_mode)o->verify, o->seed);
 }
 
 int command_recv(int argc, char **argv)

@@ -11,6 +11,7 @@
 #include <clbridge/stream.h>
 
 #include "args.h"
+#include "recv_about.h"
 #include "report.h"
 
 /* What --preprocess says; values of the library's enums, kept as numbers because this header knows no
@@ -26,7 +27,8 @@ struct recv_setup {
     const char *select;    /* --device; NULL = any */
     bool verbose;
     bool has_image;
-    struct clb_image image; /* of what the peer sends */
+    struct recv_geometry geometry; /* of what the peer sends, when has_image */
+    struct clb_image here;         /* how that is to lie in our memory */
     struct recv_recipe recipe;
     struct report *report; /* failures are reported there */
 };
@@ -34,9 +36,11 @@ struct recv_setup {
 /* A frame that everything has been done with. The memory is valid until `put`. */
 struct recv_frame {
     clb_packet_info info;
+    const struct recv_about *about;
     const uint8_t *pixels; /* as the device sees them; NULL = not asked for */
     const uint8_t *rgb; /* the picture, 3 bytes per pixel, packed; NULL = not asked for, or none */
-    int64_t done_ns;    /* when its kernel ended, 0 = no kernel */
+    struct arg_size rgb_size;
+    int64_t done_ns; /* when its kernel ended, 0 = no kernel */
 };
 
 struct recv_counters {
@@ -68,6 +72,7 @@ struct recv_backend_ops {
     void (*put)(struct recv_backend *b); /* nobody looks at the collected frame any more */
     void (*get_counters)(struct recv_backend *b, struct recv_counters *out);
     void (*close)(struct recv_backend *b); /* b may be half open */
+    bool write_only;                       /* the host must not read its memory */
 };
 /* int: 0, or EXIT_FAILED after the failure was reported. */
 
@@ -88,8 +93,7 @@ struct recv_out {
 int recv_out_open(struct recv_out *o, struct report *r);
 /* Whether the frame of this sequence number is to be saved. */
 bool recv_out_wants(const struct recv_out *o, uint64_t seq);
-/* Writes the file and prints `saved`. Width and height are of the rgb picture. */
-int recv_out_frame(struct recv_out *o, struct report *r, const struct recv_frame *f,
-                   struct arg_size size);
+/* Writes the file and prints `saved`. */
+int recv_out_frame(struct recv_out *o, struct report *r, const struct recv_frame *f);
 
 #endif

@@ -18,6 +18,7 @@
 #include <clbridge/cl.h>
 #include <clbridge/preprocess.h>
 
+#include "pattern.h"
 #include "signals.h"
 #include "stats.h"
 
@@ -35,13 +36,17 @@ struct stamp {
 
 struct slot {
     clb_packet_info info;
+    struct recv_about about;
     clb_cl_frame *frame;
     cl_event done, pixels_read, rgb_read;
     struct stamp *stamp; /* of done; NULL = none */
     uint8_t *pixels;     /* room for a frame */
     size_t pixels_size;
-    uint8_t *rgb;
+    uint8_t *rgb; /* likewise, of its picture */
+    size_t rgb_bytes;
+    struct arg_size rgb_size;
     cl_mem tensor;
+    size_t tensor_bytes;
 };
 
 struct recv_backend {
@@ -49,7 +54,10 @@ struct recv_backend {
     clb_cl_device *dev;
     clb_cl_device_info info;
     clb_cl_pool *pool;
-    clb_preprocess *preprocess; /* NULL = layout unknown */
+    clb_preprocess *preprocess; /* NULL = none yet, or none that knows the format */
+    bool for_all;               /* it was made for every layout */
+    struct clb_image layout;    /* of the last frame that had one; fmt 0 = none yet */
+    bool draws;                 /* the recipe serves that; then: */
     clb_preprocess_geometry geometry;
     struct slot slot[MAX_PENDING];
     uint32_t keep, first, count; /* slots [first, first + count) modulo keep are with the device */
@@ -72,11 +80,11 @@ static int fail_clb(struct recv_backend *b, const char *where, int err, const ch
                        hint);
 }
 
-static int make_preprocess(struct recv_backend *b)
+/* src NULL = for frames of every layout. */
+static int make_preprocess(struct recv_backend *b, const struct clb_image *src)
 {
     const struct recv_recipe *recipe = &b->setup->recipe;
-    clb_preprocess_params params = {.struct_size = sizeof params, .src = &b->setup->image};
-    int rc;
+    clb_preprocess_params params = {.struct_size = sizeof params, .src = src};
 
     if (recipe->given) {
         params.width = recipe->size.width;
@@ -86,14 +94,39 @@ static int make_preprocess(struct recv_backend *b)
         params.layout = (enum clb_preprocess_layout)recipe->layout;
         params.order = (enum clb_preprocess_order)recipe->order;
     }
-    rc = clb_preprocess_create(&b->preprocess, b->dev, &params);
+    b->for_all = src == NULL;
+    return clb_preprocess_create(&b->preprocess, b->dev, &params);
+}
+
+static int fail_recipe(struct recv_backend *b, int err)
+{
+    if (err == CLB_ERR_NOSYS)
+        return report_fail(b->setup->report, err, "--preprocess",
+                           "not supported in this version; give the size of the frames, which "
+                           "must be nv12, rgb24, bgr24 or gray8, u8 and nhwc");
+    return fail_clb(b, "preprocess", err, "");
+}
+
+/* Makes the recipe fit a layout. The first one gets a recipe of its own, which compiles the one kernel
+ * that it needs; when layouts change in mid stream, there will be one for all. */
+static int adapt(struct recv_backend *b, const struct clb_image *image)
+{
+    int rc = CLB_OK;
+
+    if (b->layout.fmt && pattern_same_layout(&b->layout, image))
+        return 0;
+    if (b->layout.fmt && !b->for_all)
+        clb_preprocess_destroy(&b->preprocess);
+    if (!b->preprocess)
+        rc = make_preprocess(b, b->layout.fmt ? NULL : image);
     if (rc == CLB_OK)
-        rc = clb_preprocess_get_geometry(b->preprocess, NULL, &b->geometry, sizeof b->geometry);
-    if (rc == CLB_ERR_NOSYS)
-        return report_fail(
-            b->setup->report, rc, "--preprocess",
-            "not supported in this version; give the size of the frames, u8 and nhwc");
-    return rc < 0 ? fail_clb(b, "preprocess", rc, "") : 0;
+        rc = clb_preprocess_get_geometry(b->preprocess, image, &b->geometry, sizeof b->geometry);
+    b->layout = *image;
+    b->draws = rc == CLB_OK;
+    /* Nobody asked for a kernel: then frames that none is there for go without. */
+    if (rc == CLB_ERR_NOSYS && !b->setup->recipe.given)
+        return 0;
+    return rc < 0 ? fail_recipe(b, rc) : 0;
 }
 
 static int cl_open(struct recv_backend **out, const struct recv_setup *setup)
@@ -112,20 +145,26 @@ static int cl_open(struct recv_backend **out, const struct recv_setup *setup)
     if (rc < 0)
         return report_status(setup->report, rc, &status, setup->select ? setup->select : "device");
     clb_cl_device_get_info(b->dev, &b->info, sizeof b->info);
-    return setup->has_image ? make_preprocess(b) : 0;
+    if (setup->has_image)
+        return adapt(b, &setup->here);
+    if (!setup->recipe.given)
+        return 0;
+    rc = make_preprocess(b, NULL);
+    return rc < 0 ? fail_recipe(b, rc) : 0;
 }
 
-static int make_tensors(struct recv_backend *b)
+static int grow_tensor(struct recv_backend *b, struct slot *s)
 {
-    for (uint32_t i = 0; i < b->keep; i++) {
-        cl_int code;
+    cl_int code;
 
-        b->slot[i].tensor = clCreateBuffer(clb_cl_device_context(b->dev), CL_MEM_READ_WRITE,
-                                           b->geometry.bytes, NULL, &code);
-        if (!b->slot[i].tensor)
-            return fail_cl(b, "result buffer", code);
-    }
-    return 0;
+    if (s->tensor_bytes >= b->geometry.bytes)
+        return 0;
+    if (s->tensor)
+        clReleaseMemObject(s->tensor);
+    s->tensor = clCreateBuffer(clb_cl_device_context(b->dev), CL_MEM_READ_WRITE, b->geometry.bytes,
+                               NULL, &code);
+    s->tensor_bytes = s->tensor ? b->geometry.bytes : 0;
+    return s->tensor ? 0 : fail_cl(b, "result buffer", code);
 }
 
 static void cl_get_counters(struct recv_backend *b, struct recv_counters *out);
@@ -137,11 +176,6 @@ static void drop_pool(struct recv_backend *b)
     cl_get_counters(b, &sum);
     b->past = sum;
     clb_cl_pool_destroy(&b->pool);
-    for (uint32_t i = 0; i < MAX_PENDING; i++)
-        if (b->slot[i].tensor) {
-            clReleaseMemObject(b->slot[i].tensor);
-            b->slot[i].tensor = NULL;
-        }
     b->first = 0;
 }
 
@@ -154,8 +188,6 @@ static int cl_make_pool(struct recv_backend *b, size_t slot_bytes, uint32_t slot
     if (b->pool)
         drop_pool(b);
     b->keep = keep < MAX_PENDING ? keep : MAX_PENDING;
-    if (b->preprocess && make_tensors(b))
-        return EXIT_FAILED;
     rc = clb_cl_pool_create(&b->pool, b->dev,
                             clb_cl_pool_params(.buf_size = slot_bytes, .count = slots,
                                                .mem = (enum clb_cl_mem)(mem < 0 ? 0 : mem),
@@ -261,9 +293,12 @@ static int read_pixels(struct recv_backend *b, struct slot *s)
 
 static int run_kernel(struct recv_backend *b, struct slot *s)
 {
-    int rc = clb_preprocess_run(b->preprocess, clb_cl_device_queue(b->dev), s->frame, s->tensor, 0,
-                                &s->done);
+    int rc;
 
+    if (grow_tensor(b, s))
+        return EXIT_FAILED;
+    rc = clb_preprocess_run(b->preprocess, clb_cl_device_queue(b->dev), s->frame, s->tensor, 0,
+                            &s->done);
     if (rc < 0) {
         s->done = NULL;
         return fail_clb(b, "preprocess", rc, "; do --format and --size tell what the peer sends?");
@@ -276,10 +311,14 @@ static int read_rgb(struct recv_backend *b, struct slot *s)
 {
     cl_int code;
 
-    if (!s->rgb)
+    if (s->rgb_bytes < b->geometry.bytes) {
+        free(s->rgb);
         s->rgb = malloc(b->geometry.bytes);
+        s->rgb_bytes = s->rgb ? b->geometry.bytes : 0;
+    }
     if (!s->rgb)
         return fail_clb(b, "picture", CLB_ERR_NOMEM, "");
+    s->rgb_size = (struct arg_size){b->geometry.width, b->geometry.height};
     code = clEnqueueReadBuffer(clb_cl_device_queue(b->dev), s->tensor, CL_FALSE, 0,
                                b->geometry.bytes, s->rgb, 1, &s->done, &s->rgb_read);
     if (code != CL_SUCCESS)
@@ -306,7 +345,6 @@ static void wait_for_homecoming(struct recv_backend *b)
 static int cl_submit(struct recv_backend *b, clb_packet **packet, bool want_pixels, bool want_rgb)
 {
     struct slot *s = &b->slot[(b->first + b->count) % b->keep];
-    bool whole;
     int rc;
 
     wait_for_homecoming(b);
@@ -315,12 +353,13 @@ static int cl_submit(struct recv_backend *b, clb_packet **packet, bool want_pixe
         return fail_clb(b, "unmap", rc, "");
     b->count++;
     clb_cl_frame_get_info(s->frame, &s->info, sizeof s->info);
-    whole = b->preprocess && s->info.size >= clb_image_bytes(&b->setup->image);
-    if (whole && run_kernel(b, s))
+    recv_about(&s->about, &b->setup->geometry, &s->info, clb_cl_frame_image(s->frame),
+               clb_cl_frame_metadata(s->frame, NULL));
+    if (s->about.has_image && (adapt(b, &s->about.image) || (b->draws && run_kernel(b, s))))
         return EXIT_FAILED;
     if (want_pixels && s->info.size && read_pixels(b, s))
         return EXIT_FAILED;
-    if (want_rgb && whole && read_rgb(b, s))
+    if (want_rgb && s->done && read_rgb(b, s))
         return EXIT_FAILED;
     clFlush(clb_cl_device_queue(b->dev));
     return 0;
@@ -379,6 +418,7 @@ static int cl_collect(struct recv_backend *b, struct recv_frame *out)
         code = one;
     memset(out, 0, sizeof *out);
     out->info = s->info;
+    out->about = &s->about;
     if (kernel)
         out->done_ns = read_stamp(s->stamp);
     if ((one = wait_and_release(&s->pixels_read)) != CL_SUCCESS)
@@ -394,8 +434,9 @@ static int cl_collect(struct recv_backend *b, struct recv_frame *out)
         return fail_cl(b, "commands of a frame", code);
     out->pixels = pixels ? s->pixels : NULL;
     if (rgb && b->setup->recipe.order == CLB_ORDER_BGR)
-        swap_red_and_blue(s->rgb, b->geometry.bytes);
+        swap_red_and_blue(s->rgb, (size_t)s->rgb_size.width * s->rgb_size.height * 3);
     out->rgb = rgb ? s->rgb : NULL;
+    out->rgb_size = s->rgb_size;
     return 0;
 }
 
@@ -482,4 +523,5 @@ const struct recv_backend_ops recv_cl_ops = {
     .put = cl_put,
     .get_counters = cl_get_counters,
     .close = cl_close,
+    .write_only = true, /* mapped for writing alone */
 };

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "pattern.h"
 #include "recv.h"
 #include "rgb.h"
 
@@ -16,8 +17,10 @@ struct recv_backend {
     struct recv_counters past; /* of earlier pools */
     clb_packet *packet;        /* submitted and not collected */
     clb_packet *current;       /* collected: its memory is being looked at */
+    struct recv_about about;   /* of that */
     bool want_rgb;
     uint8_t *rgb; /* made when first wanted */
+    size_t rgb_bytes;
 };
 
 static int host_open(struct recv_backend **out, const struct recv_setup *setup)
@@ -115,14 +118,18 @@ static bool host_oldest_done(struct recv_backend *b)
     return b->packet != NULL;
 }
 
-static const uint8_t *picture(struct recv_backend *b, const uint8_t *pixels, size_t size)
+static const uint8_t *picture(struct recv_backend *b, const uint8_t *pixels)
 {
-    const struct clb_image *image = &b->setup->image;
+    const struct clb_image *image = &b->about.image;
+    size_t bytes = (size_t)image->width * image->height * 3;
 
-    if (!b->setup->has_image || size < clb_image_bytes(image))
+    if (!b->about.has_image || !pattern_draws(image->fmt))
         return NULL;
-    if (!b->rgb)
-        b->rgb = malloc((size_t)image->width * image->height * 3);
+    if (b->rgb_bytes < bytes) {
+        free(b->rgb);
+        b->rgb = malloc(bytes);
+        b->rgb_bytes = b->rgb ? bytes : 0;
+    }
     if (b->rgb)
         rgb_from_image(image, pixels, b->rgb);
     return b->rgb;
@@ -134,9 +141,13 @@ static int host_collect(struct recv_backend *b, struct recv_frame *out)
     b->packet = NULL;
     memset(out, 0, sizeof *out);
     clb_packet_get_info(b->current, &out->info, sizeof out->info);
+    recv_about(&b->about, &b->setup->geometry, &out->info, clb_packet_image(b->current),
+               clb_packet_metadata(b->current, NULL));
+    out->about = &b->about;
     out->pixels = clb_packet_data(b->current);
     if (b->want_rgb)
-        out->rgb = picture(b, out->pixels, out->info.size);
+        out->rgb = picture(b, out->pixels);
+    out->rgb_size = (struct arg_size){b->about.image.width, b->about.image.height};
     return 0;
 }
 

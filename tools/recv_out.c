@@ -85,14 +85,13 @@ static const char *hint_for(int number)
     }
 }
 
-int recv_out_frame(struct recv_out *o, struct report *r, const struct recv_frame *f,
-                   struct arg_size size)
+int recv_out_frame(struct recv_out *o, struct report *r, const struct recv_frame *f)
 {
     bool png = o->save == SAVE_PNG;
     char name[48], *path;
     int rc;
 
-    /* No picture: the packet was too small for one, which the event of the frame shows. */
+    /* No picture: its metadata were bad, which the event of the frame shows. */
     if (png ? !f->rgb : !f->pixels)
         return 0;
     snprintf(name, sizeof name, "frame-%06llu.%s", (unsigned long long)f->info.seq,
@@ -100,7 +99,8 @@ int recv_out_frame(struct recv_out *o, struct report *r, const struct recv_frame
     if (asprintf(&path, "%s/%s", o->dir, name) < 0)
         return report_fail(r, CLB_ERR_NOMEM, name, "out of memory");
     if (png)
-        rc = png_write_file(path, f->rgb, size.width, size.height, (size_t)size.width * 3, 3);
+        rc = png_write_file(path, f->rgb, f->rgb_size.width, f->rgb_size.height,
+                            (size_t)f->rgb_size.width * 3, 3);
     else
         rc = write_raw(path, f->pixels, f->info.size);
     if (rc) {

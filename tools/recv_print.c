@@ -41,14 +41,19 @@ static void print_planes(struct json *j, const char *key, const struct clb_image
     json_close(j, ']');
 }
 
-static void print_layout(struct json *j, const struct recv_setup *setup)
+static void print_nulls(struct json *j, const char *const *keys, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        json_null(j, keys[i]);
+}
+
+static void print_layout(struct json *j, const struct recv_about *about)
 {
     static const char *const keys[] = {"format", "width", "height", "pitches", "offsets"};
-    const struct clb_image *image = &setup->image;
+    const struct clb_image *image = &about->image;
 
-    if (!setup->has_image) {
-        for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
-            json_null(j, keys[i]);
+    if (!about->has_image) {
+        print_nulls(j, keys, sizeof keys / sizeof keys[0]);
         return;
     }
     json_str(j, "format", clb_pixfmt_name(image->fmt));
@@ -68,26 +73,62 @@ static const char *metadata_name(enum clb_metadata_status status)
     return "none";
 }
 
+/* Only what the kind of the message has is told. */
+static void print_camera(struct json *j, const struct recv_about *about)
+{
+    static const char *const times[] = {"sequence_num", "ts_ns", "ts_device_ns"};
+    static const char *const more[] = {"camera_socket", "exposure_us", "iso"};
+    const clb_depthai_info *camera = &about->camera;
+    bool frame = about->has_camera &&
+                 (camera->kind == CLB_DEPTHAI_FRAME || camera->kind == CLB_DEPTHAI_ENCODED);
+
+    if (frame || (about->has_camera && camera->kind == CLB_DEPTHAI_BUFFER)) {
+        json_int(j, "sequence_num", camera->sequence_num);
+        json_int(j, "ts_ns", camera->ts_ns);
+        json_int(j, "ts_device_ns", camera->ts_device_ns);
+    } else {
+        print_nulls(j, times, sizeof times / sizeof times[0]);
+    }
+    if (frame) {
+        json_uint(j, "camera_socket", camera->camera_socket);
+        json_int(j, "exposure_us", camera->exposure_us);
+        json_int(j, "iso", camera->iso);
+    } else {
+        print_nulls(j, more, sizeof more / sizeof more[0]);
+    }
+}
+
+static const char *part_name(enum clb_part part)
+{
+    switch (part) {
+    case CLB_PART_SPLIT_HEAD: return "split-head";
+    case CLB_PART_SPLIT: return "split";
+    case CLB_PART_GROUP_HEAD: return "group-head";
+    case CLB_PART_GROUP: return "group";
+    case CLB_PART_WHOLE: break;
+    }
+    return "whole";
+}
+
 void recv_print_frame(struct recv_run *r, const struct recv_frame *f, const uint32_t *crc,
                       enum verify_result verified)
 {
-    static const char *const camera[] = {"sequence_num",  "ts_ns",       "ts_device_ns",
-                                         "camera_socket", "exposure_us", "iso"};
     const clb_packet_info *info = &f->info;
     struct json *j = &r->report.out;
 
     json_begin(j, "frame");
     json_uint(j, "seq", info->seq);
-    json_uint(j, "bytes", info->size);
+    json_uint(j, "bytes", recv_pixel_bytes(f->about, info));
+    json_uint(j, "total_bytes", info->total);
     json_uint(j, "metadata_bytes", info->metadata_size);
     json_str(j, "metadata_status", metadata_name(info->metadata_status));
     if (info->metadata_status == CLB_METADATA_OK)
         json_int(j, "object_type", info->object_type);
     else
         json_null(j, "object_type");
-    print_layout(j, &r->setup);
-    for (size_t i = 0; i < sizeof camera / sizeof camera[0]; i++)
-        json_null(j, camera[i]);
+    json_str(j, "part", part_name(info->part));
+    print_layout(j, f->about);
+    print_camera(j, f->about);
     json_uint(j, "dropped_before", info->dropped_before);
     json_bool(j, "spilled", info->spilled);
     json_uint(j, "moved_bytes", info->moved_bytes);

@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "crc32.h"
 #include "signals.h"
 
 #define MAX_WINDOW_PACKETS 64    /* of a stream on the wire */
@@ -116,8 +115,9 @@ static struct recv_plan plan_pool(const struct recv_run *r)
     uint64_t window = r->announced.peer_window ? r->announced.peer_window : 64, fit, total;
 
     if (r->setup.has_image) {
-        plan.slot_bytes = pattern_frame_bytes(&r->setup.image);
-        fit = window / plan.slot_bytes;
+        plan.slot_bytes = r->opt.pitch_align ? clb_image_bytes(&r->setup.here)
+                                             : pattern_frame_bytes(&r->setup.here);
+        fit = window / pattern_frame_bytes(&r->setup.geometry.image);
     } else {
         plan.slot_bytes = (size_t)window;
         fit = GUESS_BYTES / window;
@@ -145,6 +145,13 @@ static int have_pool(struct recv_run *r)
     return rc;
 }
 
+static enum clb_trailer trailer(const struct recv_run *r)
+{
+    static const enum clb_trailer of[] = {CLB_TRAILER_AUTO, CLB_TRAILER_NONE, CLB_TRAILER_DEPTHAI};
+
+    return of[r->opt.trailer];
+}
+
 static int open_stream(struct recv_run *r)
 {
     int rc;
@@ -158,6 +165,9 @@ static int open_stream(struct recv_run *r)
                          clb_stream_params(.name = r->announced.name, .allocator = r->allocator,
                                            .on_full = (enum clb_full)r->opt.on_full,
                                            .queue_len = (uint32_t)r->opt.queue,
+                                           .trailer = trailer(r), .image = r->setup.geometry.image,
+                                           .dst_pitch_align = r->setup.geometry.pitch_align,
+                                           .write_only = r->ops->write_only,
                                            .open_timeout_ns = r->opt.timeout_ns));
     return rc < 0 ? fail_call(r, rc, "opening the stream") : 0;
 }
@@ -166,7 +176,9 @@ static int open_stream(struct recv_run *r)
 
 static int fail_misfit(struct recv_run *r, int err, uint64_t bytes)
 {
-    const struct clb_image *image = &r->setup.image;
+    const struct clb_image *image = &r->setup.geometry.image;
+    size_t frame = pattern_frame_bytes(image);
+    bool metadata = r->opt.trailer == TRAILER_NONE && bytes > frame;
     char got[48] = "", pitch[32] = "";
 
     if (r->opt.pitch)
@@ -180,9 +192,48 @@ static int fail_misfit(struct recv_run *r, int err, uint64_t bytes)
     return report_fail(
         &r->report, err, r->announced.name,
         "the peer sends packets of %s, but a frame of --format %s --size %ux%u%s has "
-        "%zu: give the peer's --format, --size and --pitch",
-        got, clb_pixfmt_name(image->fmt), image->width, image->height, pitch,
-        pattern_frame_bytes(image));
+        "%zu: give the peer's --format, --size and --pitch%s",
+        got, clb_pixfmt_name(image->fmt), image->width, image->height, pitch, frame,
+        metadata ? ", or --trailer auto when metadata follow the pixels" : "");
+}
+
+/* What the camera says about a picture counts; when that is not what we were told, somebody is wrong. */
+static int check_told(struct recv_run *r, const struct recv_frame *f)
+{
+    const struct clb_image *told = &r->setup.geometry.image, *is = &f->about->image;
+
+    if (!f->about->has_image)
+        return f->info.size < clb_image_bytes(told) ? fail_misfit(r, CLB_ERR_INVAL, f->info.size)
+                                                    : 0;
+    if (is->fmt == told->fmt && is->width == told->width && is->height == told->height)
+        return 0;
+    r->ended_by = "error";
+    return report_fail(&r->report, CLB_ERR_INVAL, r->announced.name,
+                       "the metadata say that the peer sends %s %ux%u, not --format %s --size "
+                       "%ux%u: give these, or neither --format nor --size",
+                       clb_pixfmt_name(is->fmt), is->width, is->height, clb_pixfmt_name(told->fmt),
+                       told->width, told->height);
+}
+
+/* A picture was asked for, and a frame has none that no later frame of its kind will have either: bad
+ * metadata may be of this one alone. */
+static int check_picture(struct recv_run *r, const struct recv_frame *f)
+{
+    bool png = r->out.save == SAVE_PNG && recv_out_wants(&r->out, f->info.seq) && !f->rgb;
+
+    if ((!png && !(r->setup.recipe.given && !f->done_ns)) ||
+        f->info.metadata_status == CLB_METADATA_BAD)
+        return 0;
+    r->ended_by = "error";
+    if (f->about->has_image)
+        return report_fail(&r->report, CLB_ERR_NOSYS, png ? "--save png" : "--preprocess",
+                           "frame %llu is %s, which is not supported in this version; nv12, rgb24, "
+                           "bgr24 and gray8 are",
+                           (unsigned long long)f->info.seq, clb_pixfmt_name(f->about->image.fmt));
+    r->report.exit_status = EXIT_USAGE;
+    return report_fail(&r->report, CLB_ERR_INVAL, png ? "--save png" : "--preprocess",
+                       "nothing tells how the pixels of frame %llu lie: give --format and --size",
+                       (unsigned long long)f->info.seq);
 }
 
 /*
@@ -228,11 +279,15 @@ static uint64_t number_of(const struct recv_run *r, uint64_t seq)
 
 static enum verify_result verify(struct recv_run *r, const struct recv_frame *f)
 {
+    const struct verify_view view = {.pixels = f->pixels,
+                                     .size = f->pixels ? f->info.size : 0,
+                                     .image = f->about->has_image ? &f->about->image : NULL,
+                                     .sent = f->about->placed ? &f->about->sent : NULL};
     enum verify_result result;
 
     if (!verify_active(&r->verify))
         return VERIFY_UNKNOWN;
-    result = verify_frame(&r->verify, f->pixels, f->pixels ? f->info.size : 0, f->info.seq);
+    result = verify_frame(&r->verify, &view, f->info.seq);
     r->verified += result == VERIFY_GOOD;
     if (result == VERIFY_BAD && !r->verify_errors++)
         snprintf(r->first_bad, sizeof r->first_bad, "frame %llu: %s",
@@ -249,23 +304,20 @@ static int look_at(struct recv_run *r, struct recv_frame *f)
 
     r->frames++;
     r->link_frames++;
-    r->bytes += f->info.size;
+    r->bytes += recv_pixel_bytes(f->about, &f->info);
     r->metadata_bytes += f->info.metadata_size;
     if (f->done_ns)
         latency_add(&r->latency, f->done_ns - f->info.last_byte_ns);
     if (has_crc)
-        crc = crc32_of(f->pixels, f->info.size);
+        crc = f->info.size ? recv_pixel_crc(f->about, &f->info, f->pixels) : 0;
     verified = verify(r, f);
     f->info.seq = number_of(r, f->info.seq);
     r->last_ns = stats_now_ns();
     if (r->opt.frames)
         recv_print_frame(r, f, has_crc ? &crc : NULL, verified);
-    if (r->setup.has_image && f->info.size < clb_image_bytes(&r->setup.image))
-        return fail_misfit(r, CLB_ERR_INVAL, f->info.size);
-    if (!recv_out_wants(&r->out, f->info.seq))
-        return 0;
-    return recv_out_frame(&r->out, &r->report, f,
-                          (struct arg_size){r->setup.image.width, r->setup.image.height});
+    if ((r->setup.has_image && check_told(r, f)) || check_picture(r, f))
+        return EXIT_FAILED;
+    return recv_out_wants(&r->out, f->info.seq) ? recv_out_frame(&r->out, &r->report, f) : 0;
 }
 
 static int finish_oldest(struct recv_run *r)
@@ -299,7 +351,7 @@ static int submit(struct recv_run *r, clb_packet **packet)
     if (!r->first_ns)
         r->first_ns = info.first_byte_ns;
     r->read++;
-    r->read_bytes += info.size + info.metadata_size;
+    r->read_bytes += info.total;
     save = recv_out_wants(&r->out, number_of(r, info.seq));
     rc =
         r->ops->submit(r->backend, packet,

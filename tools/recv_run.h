@@ -10,14 +10,16 @@
 
 struct recv_options {
     const char *uri, *listen, *stream, *device, *preprocess, *out;
-    int format; /* index into RECV_FORMATS, -1 = unknown */
-    int trailer, memory, on_full, verify, save, crc, frames, json, verbose, reconnect;
+    int format;  /* index into PATTERN_FORMATS, -1 = unknown */
+    int trailer; /* index into RECV_TRAILERS */
+    int memory, on_full, verify, save, crc, frames, json, verbose, reconnect;
     struct arg_size size; /* width 0 = unknown */
     uint64_t pitch, pitch_align, count, slots, queue, every, seed, reconnect_max;
     int64_t timeout_ns, idle_timeout_ns;
 };
 
-#define RECV_FORMATS "nv12|rgb24|bgr24|gray8"
+#define RECV_TRAILERS "auto|none|depthai"
+enum { TRAILER_AUTO, TRAILER_NONE, TRAILER_DEPTHAI };
 #define RECV_MEMORIES "auto|host|alloc-host|use-host|svm-fine|usm-host|staged"
 enum { MEMORY_AUTO, MEMORY_HOST, MEMORY_ALLOC_HOST };
 

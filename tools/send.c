@@ -15,6 +15,7 @@
 #include "crc32.h"
 #include "endpoint.h"
 #include "pattern.h"
+#include "send_trailer.h"
 #include "signals.h"
 
 #define SEC_NS INT64_C(1000000000)
@@ -23,11 +24,13 @@
 #define MIN_WINDOW 5294080u       /* what a camera announces for its video streams */
 #define MAX_DEFAULT_WINDOW ENDPOINT_WINDOW
 
-#define FORMATS "nv12|rgb24|bgr24|gray8"
+#define RELEASES "3.4|3.10"
 
 struct options {
     const char *listen, *connect, *stream, *input;
-    int pattern, format, trailer, loop, frames, json, verbose;
+    int pattern, format, trailer;
+    int release; /* index into RELEASES, -1 = not given */
+    int loop, frames, json, verbose;
     struct arg_size size;
     uint64_t seed, pitch, count, window;
     double fps;
@@ -44,7 +47,7 @@ static const struct arg_opt opts[] = {
      "bars|counter|noise", 0, 0},
     {"seed", ARG_U64, OPT(seed), "N", "of noise (1)", NULL, 0, 0},
     {"input", ARG_STR, OPT(input), "FILE", "not in this version", NULL, 0, 0},
-    {"format", ARG_CHOICE, OPT(format), NULL, "of the pixels (nv12)", FORMATS, 0, 0},
+    {"format", ARG_CHOICE, OPT(format), NULL, "of the pixels (nv12)", PATTERN_FORMATS, 0, 0},
     {"size", ARG_SIZE, OPT(size), "WxH", "of the pictures (1920x1080)", NULL, 0, 0},
     {"pitch", ARG_U64, OPT(pitch), "N", "bytes from row to row (packed)", NULL, 1, 1u << 20},
     {"fps", ARG_REAL, OPT(fps), "F", "frames per second, 0 = as fast as it goes (30)", NULL, 0,
@@ -55,6 +58,8 @@ static const struct arg_opt opts[] = {
      "unreleased bytes (5294080, or 4 frames within 64 MiB, or 1 frame)", NULL, 1, UINT32_MAX},
     {"trailer", ARG_CHOICE, OPT(trailer), NULL, "metadata behind the pixels (none)", "none|depthai",
      0, 0},
+    {"trailer-release", ARG_CHOICE, OPT(release), NULL, "as which depthai writes them (3.10)",
+     RELEASES, 0, 0},
     {"timeout", ARG_MS, OPT(timeout_ns), "MS",
      "until the link is up, and until the stream is open (5000)", NULL, 1, 86400000},
     {"frames", ARG_FLAG, OPT(frames), NULL, "tell every frame", NULL, 0, 0},
@@ -80,7 +85,14 @@ static const struct arg_spec spec = {
         "--size when that is larger: give it both when frames have more than 64 MiB. A signal\n"
         "before `connected` ends with status 0 and without a summary.\n"
         "\n"
-        "Not in this version: --input, --loop, --trailer depthai.",
+        "With --trailer depthai every packet is the frame and behind it what a depthai camera\n"
+        "writes: layout, number of the frame, times (host and device monotonic, Unix), and always\n"
+        "camera socket 0, exposure 8333 us, ISO 400. The window then has room for that, 1024 "
+        "bytes\n"
+        "per frame; bytes and crc32 in events are of the pixels alone.\n"
+        "\n"
+        "--pitch is that of every plane, of I420 and YV12 chroma half of it. bars come as nv12,\n"
+        "rgb24, bgr24 and gray8. Not in this version: --input, --loop.",
 };
 
 struct sender {
@@ -89,21 +101,54 @@ struct sender {
     struct endpoint endpoint;
     struct clb_image image;
     struct pattern pattern;
+    size_t packet_bytes; /* the largest packet: a frame and what may follow it */
+    struct send_trailer trailer;
     clb_stream *stream;
     uint64_t sent;
     int64_t started_ns, ended_ns, cpu_ns;
     const char *ended_by;
 };
 
-static int check_sizes(const struct options *o, size_t frame)
+static int check_sizes(struct sender *s)
 {
-    if (frame > ENDPOINT_MAX_FRAME)
+    const struct options *o = &s->opt;
+    size_t frame = pattern_frame_bytes(&s->image);
+
+    s->packet_bytes = frame + (o->trailer ? CLB_DEPTHAI_TRAILER_MAX : 0);
+    if (s->packet_bytes > ENDPOINT_MAX_FRAME)
         return args_usage("send", stderr,
-                          "a frame of %zu bytes is more than a packet can have: %zu", frame,
-                          ENDPOINT_MAX_FRAME);
-    if (o->window && o->window < frame)
-        return args_usage("send", stderr, "--window %llu is less than a frame of %zu bytes",
-                          (unsigned long long)o->window, frame);
+                          "a frame of %zu bytes%s is more than a packet can have: %zu", frame,
+                          o->trailer ? " and its metadata" : "", ENDPOINT_MAX_FRAME);
+    if (o->window && o->window < s->packet_bytes)
+        return args_usage("send", stderr, "--window %llu is less than a frame of %zu bytes%s",
+                          (unsigned long long)o->window, s->packet_bytes,
+                          o->trailer ? " with its metadata" : "");
+    return 0;
+}
+
+/* Writes one: whether depthai has words for the layout does not depend on the frame. */
+static int check_trailer(struct sender *s)
+{
+    const struct options *o = &s->opt;
+    int rc;
+
+    if (!o->trailer)
+        return o->release < 0
+                   ? 0
+                   : args_usage("send", stderr, "--trailer-release needs --trailer depthai");
+    s->trailer.release = o->release == 0 ? CLB_DEPTHAI_V3_4 : CLB_DEPTHAI_V3_10;
+    s->trailer.image = s->image;
+    rc = send_trailer_write(&s->trailer, 0);
+    s->trailer.born_ns = 0;
+    if (rc == CLB_ERR_NOSYS)
+        return args_usage("send", stderr, "depthai has no frames of --format %s",
+                          clb_pixfmt_name(s->image.fmt));
+    if (rc < 0)
+        return args_usage(
+            "send", stderr,
+            "metadata of depthai cannot say --format %s --size %ux%u --pitch %llu: %s",
+            clb_pixfmt_name(s->image.fmt), o->size.width, o->size.height,
+            (unsigned long long)o->pitch, clb_error_str(rc));
     return 0;
 }
 
@@ -111,7 +156,8 @@ static int check_sizes(const struct options *o, size_t frame)
 static int check_options(struct sender *s)
 {
     const struct options *o = &s->opt;
-    char format[16];
+    enum clb_pixfmt fmt = (enum clb_pixfmt)(o->format + 1);
+    const char *format = clb_pixfmt_name(fmt);
     int rc;
 
     if (!o->listen == !o->connect)
@@ -126,16 +172,19 @@ static int check_options(struct sender *s)
         return args_usage("send", stderr,
                           "--pattern bars wants a --size of at least %dx%d, got %ux%u",
                           PATTERN_MIN_WIDTH, PATTERN_MIN_HEIGHT, o->size.width, o->size.height);
-    args_choice(FORMATS, o->format, format, sizeof format);
-    rc = pattern_layout(&s->image, clb_pixfmt_from_name(format), o->size.width, o->size.height,
-                        (size_t)o->pitch);
+    if (o->pattern == PATTERN_BARS && !pattern_draws(fmt))
+        return args_usage("send", stderr,
+                          "--pattern bars draws nv12, rgb24, bgr24 and gray8: for --format %s use "
+                          "counter or noise",
+                          format);
+    rc = pattern_layout(&s->image, fmt, o->size.width, o->size.height, (size_t)o->pitch);
     if (rc == CLB_ERR_INVAL)
         return args_usage("send", stderr, "--pitch %llu is less than a row of %s at width %u",
                           (unsigned long long)o->pitch, format, o->size.width);
     if (rc < 0)
         return args_usage("send", stderr, "--format %s --size %ux%u: %s", format, o->size.width,
                           o->size.height, clb_error_str(rc));
-    return check_sizes(o, pattern_frame_bytes(&s->image));
+    return check_sizes(s) || check_trailer(s) ? EXIT_USAGE : 0;
 }
 
 /* What the options promise for a later version. */
@@ -144,15 +193,12 @@ static int check_version(struct sender *s)
     if (s->opt.input)
         return report_fail(&s->report, CLB_ERR_NOSYS, "--input",
                            "files are not supported in this version; use --pattern");
-    if (s->opt.trailer)
-        return report_fail(&s->report, CLB_ERR_NOSYS, "--trailer depthai",
-                           "not supported in this version; use --trailer none");
     return 0;
 }
 
 static size_t window_bytes(const struct sender *s)
 {
-    size_t frame = s->pattern.size, window = 4 * frame;
+    size_t frame = s->packet_bytes, window = 4 * frame;
 
     if (s->opt.window)
         return (size_t)s->opt.window;
@@ -218,7 +264,8 @@ static void print_frame(struct sender *s)
 /* Writes frames until there is a reason to end. CLB_OK: all frames of --count are out, or a stop. */
 static int write_frames(struct sender *s)
 {
-    struct clb_iovec iov = {.base = s->pattern.data, .len = s->pattern.size};
+    struct clb_iovec iov[2] = {{.base = s->pattern.data, .len = s->pattern.size},
+                               {.base = s->trailer.bytes}};
     int rc;
 
     for (; !signals_stop() && (!s->opt.count || s->sent < s->opt.count); s->sent++) {
@@ -228,7 +275,13 @@ static int write_frames(struct sender *s)
         if (signals_stop())
             break;
         pattern_render(&s->pattern, s->sent);
-        rc = clb_stream_write(s->stream, &iov, 1, -1);
+        if (s->opt.trailer) {
+            rc = send_trailer_write(&s->trailer, s->sent);
+            if (rc < 0)
+                return rc;
+            iov[1].len = s->trailer.size;
+        }
+        rc = clb_stream_write(s->stream, iov, s->opt.trailer ? 2 : 1, -1);
         if (rc < 0)
             return rc;
         if (s->opt.frames)
@@ -242,7 +295,7 @@ static int write_frames(struct sender *s)
 /* The peer did not take the stream as it was announced. */
 static void fail_refused(struct sender *s)
 {
-    size_t window = window_bytes(s), frame = s->pattern.size;
+    size_t window = window_bytes(s), frame = s->packet_bytes;
     char advice[128];
 
     if (window > ENDPOINT_WINDOW && frame <= ENDPOINT_WINDOW)
@@ -386,6 +439,8 @@ static int run(struct sender *s)
 int command_send(int argc, char **argv)
 {
     struct sender s = {.opt = {.stream = "video",
+                               .format = CLB_PIXFMT_NV12 - 1,
+                               .release = -1,
                                .size = {1920, 1080},
                                .seed = 1,
                                .fps = 30,

@@ -7,14 +7,11 @@
 #include <stdio.h>
 #include <string.h>
 
-void verify_init(struct verify *v, enum verify_mode mode, const struct clb_image *image,
-                 uint64_t seed)
+void verify_init(struct verify *v, enum verify_mode mode, uint64_t seed)
 {
     memset(v, 0, sizeof *v);
     v->mode = mode;
     v->seed = seed;
-    if (image)
-        v->image = *image;
 }
 
 void verify_free(struct verify *v)
@@ -41,22 +38,16 @@ const char *verify_name(const struct verify *v)
     return names[v->mode];
 }
 
-static uint64_t load_le64(const uint8_t *bytes)
+/* Makes the expected frame; the buffer is kept while layout or size stay the same. image: of bars. */
+static bool render(struct verify *v, enum pattern_kind kind, const struct clb_image *image,
+                   size_t size, uint64_t n)
 {
-    uint64_t value = 0;
-
-    for (int i = 7; i >= 0; i--)
-        value = value << 8 | bytes[i];
-    return value;
-}
-
-/* Makes the expected frame; the buffer is kept while sizes stay the same. */
-static bool render(struct verify *v, enum pattern_kind kind, size_t size, uint64_t n)
-{
-    if (v->have_want && (v->want.kind != kind || (kind != PATTERN_BARS && v->want.size != size)))
+    if (v->have_want &&
+        (v->want.kind != kind || (kind == PATTERN_BARS ? !pattern_same_layout(&v->want.image, image)
+                                                       : v->want.size != size)))
         verify_free(v);
     if (!v->have_want) {
-        v->have_want = pattern_init(&v->want, kind, &v->image, size, v->seed) == CLB_OK;
+        v->have_want = pattern_init(&v->want, kind, image, size, v->seed) == CLB_OK;
         if (!v->have_want) {
             snprintf(v->why, sizeof v->why, "the expected picture could not be made");
             return false;
@@ -78,22 +69,27 @@ static bool compare_bytes(struct verify *v, const uint8_t *pixels, size_t size)
     return false;
 }
 
-/* Pixels only: what lies in the padding of rows is nobody's business. */
-static bool compare_picture(struct verify *v, const uint8_t *pixels)
+/* Pixels only: what lies in the padding of rows is nobody's business. `as` is the layout of what is
+ * expected. */
+static bool compare_rows(struct verify *v, const struct verify_view *view,
+                         const struct clb_image *as)
 {
-    for (unsigned i = 0; i < v->image.num_planes; i++) {
+    for (unsigned i = 0; i < as->num_planes; i++) {
+        const struct clb_plane *here = &view->image->plane[i], *there = &as->plane[i];
         size_t rows, row_bytes;
 
-        pattern_plane_shape(&v->image, i, &rows, &row_bytes);
+        pattern_plane_shape(as, i, &rows, &row_bytes);
         for (size_t y = 0; y < rows; y++) {
-            size_t row = v->image.plane[i].offset + v->image.plane[i].pitch * y, x = 0;
+            const uint8_t *got = view->pixels + here->offset + here->pitch * y;
+            const uint8_t *want = v->want.data + there->offset + there->pitch * y;
+            size_t x = 0;
 
-            if (!memcmp(pixels + row, v->want.data + row, row_bytes))
+            if (!memcmp(got, want, row_bytes))
                 continue;
-            while (pixels[row + x] == v->want.data[row + x])
+            while (got[x] == want[x])
                 x++;
             snprintf(v->why, sizeof v->why, "plane %u row %zu byte %zu is %u, not %u", i, y, x,
-                     pixels[row + x], v->want.data[row + x]);
+                     got[x], want[x]);
             return false;
         }
     }
@@ -114,68 +110,120 @@ static bool in_sequence(struct verify *v, uint64_t n, uint64_t seq, uint64_t mas
     return false;
 }
 
-static bool check_bars(struct verify *v, const uint8_t *pixels, size_t size, uint64_t seq)
+static bool whole_picture(const struct verify_view *view)
+{
+    return view->image && view->pixels && view->size >= clb_image_bytes(view->image);
+}
+
+static bool check_bars(struct verify *v, const struct verify_view *view, uint64_t seq)
 {
     uint32_t n;
 
-    if (!v->image.fmt || size < clb_image_bytes(&v->image)) {
-        snprintf(v->why, sizeof v->why, "%zu bytes are too few for the picture", size);
+    if (!whole_picture(view)) {
+        if (view->image)
+            snprintf(v->why, sizeof v->why, "%zu bytes are too few for the picture", view->size);
+        else
+            snprintf(v->why, sizeof v->why, "how its pixels lie is unknown");
         return false;
     }
-    if (!pattern_read_code(&v->image, pixels, &n)) {
+    if (!pattern_read_code(view->image, view->pixels, &n)) {
         snprintf(v->why, sizeof v->why, "the code with the frame number is damaged");
         return false;
     }
-    return in_sequence(v, n, seq, UINT32_MAX) && render(v, PATTERN_BARS, size, n) &&
-           compare_picture(v, pixels);
+    return in_sequence(v, n, seq, UINT32_MAX) &&
+           render(v, PATTERN_BARS, view->image, view->size, n) &&
+           compare_rows(v, view, view->image);
 }
 
-static bool check_counter(struct verify *v, const uint8_t *pixels, size_t size, uint64_t seq)
+/* The byte that was sent as number `at` of the frame; 0 for padding, which does not arrive. */
+static uint8_t sent_byte(const struct verify_view *view, size_t at)
+{
+    if (!view->sent)
+        return view->pixels[at];
+    for (unsigned i = 0; i < view->sent->num_planes; i++) {
+        const struct clb_plane *here = &view->image->plane[i], *there = &view->sent->plane[i];
+        size_t rows, row_bytes, row, x;
+
+        pattern_plane_shape(view->sent, i, &rows, &row_bytes);
+        if (at < there->offset || !there->pitch)
+            continue;
+        row = (at - there->offset) / there->pitch;
+        x = (at - there->offset) % there->pitch;
+        if (row < rows && x < row_bytes)
+            return view->pixels[here->offset + here->pitch * row + x];
+    }
+    return 0;
+}
+
+static uint64_t sent_number(const struct verify_view *view)
+{
+    uint64_t value = 0;
+
+    for (size_t i = 8; i-- > 0;)
+        value = value << 8 | sent_byte(view, i);
+    return value;
+}
+
+/* Bytes of the frame as it was sent. */
+static size_t sent_size(const struct verify_view *view)
+{
+    return view->sent ? clb_image_bytes(view->sent) : view->size;
+}
+
+/* A stream of bytes: padding counts, unless rows were moved. */
+static bool check_bytes(struct verify *v, const struct verify_view *view, enum pattern_kind kind,
+                        uint64_t n)
+{
+    if (view->sent && !whole_picture(view)) {
+        snprintf(v->why, sizeof v->why, "%zu bytes are too few for the picture", view->size);
+        return false;
+    }
+    if (!render(v, kind, NULL, sent_size(view), n))
+        return false;
+    return view->sent ? compare_rows(v, view, view->sent)
+                      : compare_bytes(v, view->pixels, view->size);
+}
+
+static bool check_counter(struct verify *v, const struct verify_view *view, uint64_t seq)
 {
     uint64_t n = seq;
 
-    if (size >= 8) {
-        n = load_le64(pixels);
+    if (sent_size(view) >= 8 && (!view->sent || whole_picture(view))) {
+        n = sent_number(view);
         if (!in_sequence(v, n, seq, UINT64_MAX))
             return false;
     } else {
         n += v->ahead;
     }
-    return render(v, PATTERN_COUNTER, size, n) && compare_bytes(v, pixels, size);
-}
-
-static bool check_noise(struct verify *v, const uint8_t *pixels, size_t size, uint64_t seq)
-{
-    return render(v, PATTERN_NOISE, size, seq) && compare_bytes(v, pixels, size);
+    return check_bytes(v, view, PATTERN_COUNTER, n);
 }
 
 /* The first frame decides: bars if the CRC of its code holds, else counter if all of it matches. */
-static enum verify_mode decide(struct verify *v, const uint8_t *pixels, size_t size, uint64_t seq)
+static enum verify_mode decide(struct verify *v, const struct verify_view *view, uint64_t seq)
 {
     uint32_t n;
 
-    if (v->image.fmt && size >= clb_image_bytes(&v->image) &&
-        pattern_read_code(&v->image, pixels, &n))
+    if (whole_picture(view) && pattern_read_code(view->image, view->pixels, &n))
         return VERIFY_BARS;
-    if (size >= 8 && check_counter(v, pixels, size, seq))
+    if (sent_size(view) >= 8 && check_counter(v, view, seq))
         return VERIFY_COUNTER;
     return VERIFY_OFF;
 }
 
-enum verify_result verify_frame(struct verify *v, const uint8_t *pixels, size_t size, uint64_t seq)
+enum verify_result verify_frame(struct verify *v, const struct verify_view *view, uint64_t seq)
 {
     bool good = false;
 
     if (v->mode == VERIFY_AUTO) {
-        v->mode = decide(v, pixels, size, seq);
+        v->mode = decide(v, view, seq);
         if (v->mode == VERIFY_OFF)
             verify_free(v);
         v->have_ahead = false;
     }
     switch (v->mode) {
-    case VERIFY_BARS: good = check_bars(v, pixels, size, seq); break;
-    case VERIFY_COUNTER: good = check_counter(v, pixels, size, seq); break;
-    case VERIFY_NOISE: good = check_noise(v, pixels, size, seq); break;
+    case VERIFY_BARS: good = check_bars(v, view, seq); break;
+    case VERIFY_COUNTER: good = check_counter(v, view, seq); break;
+    case VERIFY_NOISE: good = check_bytes(v, view, PATTERN_NOISE, seq); break;
     case VERIFY_AUTO:
     case VERIFY_OFF: return VERIFY_UNKNOWN;
     }

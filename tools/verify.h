@@ -11,9 +11,16 @@
 enum verify_mode { VERIFY_AUTO, VERIFY_BARS, VERIFY_COUNTER, VERIFY_NOISE, VERIFY_OFF };
 enum verify_result { VERIFY_BAD, VERIFY_GOOD, VERIFY_UNKNOWN };
 
+/* A frame as it is to be looked at. */
+struct verify_view {
+    const uint8_t *pixels; /* NULL with size 0 = nothing can be seen */
+    size_t size;
+    const struct clb_image *image; /* how they lie; NULL = unknown: no bars */
+    const struct clb_image *sent;  /* how they lay on the way here; NULL = the same */
+};
+
 struct verify {
-    enum verify_mode mode;  /* AUTO becomes another one with the first frame */
-    struct clb_image image; /* fmt 0 = geometry unknown: no bars */
+    enum verify_mode mode; /* AUTO becomes another one with the first frame */
     uint64_t seed;
     uint64_t ahead; /* frame number minus packet sequence, from the first frame */
     bool have_ahead;
@@ -22,9 +29,7 @@ struct verify {
     char why[120]; /* what was wrong with the last bad frame */
 };
 
-/* image NULL = geometry unknown. */
-void verify_init(struct verify *v, enum verify_mode mode, const struct clb_image *image,
-                 uint64_t seed);
+void verify_init(struct verify *v, enum verify_mode mode, uint64_t seed);
 void verify_free(struct verify *v);
 
 /* Another link: its frames are counted from its first one. */
@@ -33,7 +38,7 @@ void verify_restart(struct verify *v);
 /* Whether frames have to be looked at at all. */
 bool verify_active(const struct verify *v);
 
-enum verify_result verify_frame(struct verify *v, const uint8_t *pixels, size_t size, uint64_t seq);
+enum verify_result verify_frame(struct verify *v, const struct verify_view *view, uint64_t seq);
 
 /* For people, e.g. "bars". */
 const char *verify_name(const struct verify *v);

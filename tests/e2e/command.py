@@ -45,7 +45,7 @@ def check_counts(send, recv, frames, size):
 def test_counter_and_crc(memory):
     size, frames = SMALL_BYTES, 120
     send, recv = pair(("--pattern", "counter", "--count", str(frames), "--fps", "0", "--frames", *SMALL),
-                      ("--memory", memory, "--frames", "--crc"))
+                      ("--memory", memory, "--trailer", "none", "--frames", "--crc"))
     check_counts(send, recv, frames, size)
     equal([e["event"] for e in send[:3]], ["listening", "connected", "stream"], "first events of send")
     equal([e["event"] for e in recv[:3]], ["connected", "stream", "memory"], "first events of recv")
@@ -72,7 +72,8 @@ def test_noise_and_bars_of_every_format(memory):
             layout = ("--format", fmt, "--size", "161x121", "--pitch", "640")
             send, recv = pair(
                 ("--pattern", pattern, "--seed", "9", "--count", "5", "--fps", "0", *layout),
-                ("--memory", memory, "--verify", pattern, "--seed", "9", "--frames", *layout))
+                ("--memory", memory, "--trailer", "none", "--verify", pattern, "--seed", "9", "--frames",
+                 *layout))
             equal(last(recv, "summary")["verified_frames"], 5, "verified_frames of " + fmt)
             frame = last(recv, "frame")
             equal((frame["format"], frame["width"], frame["height"]), (fmt, 161, 121), "layout")
@@ -116,7 +117,8 @@ def test_files(memory):
             out = os.path.join(folder, fmt)
             layout = ("--format", fmt, "--size", "320x200", "--pitch", "1000")
             send, recv = pair(("--count", "5", "--fps", "0", *layout),
-                              ("--memory", memory, "--save", "png", "--out", out, "--every", "2", *layout))
+                              ("--memory", memory, "--trailer", "none", "--save", "png", "--out", out, "--every", "2",
+                               *layout))
             equal(len(all_of(recv, "saved")), 3, "pictures")
             for n in (0, 2, 4):
                 width, height, rows = read_png(os.path.join(out, "frame-%06u.png" % n))
@@ -298,14 +300,28 @@ def test_usage():
             ("send", "--listen", "tcp://127.0.0.1:0", "--pitch", "100"),
             ("send", "--listen", "tcp://127.0.0.1:0", "--pattern", "stripes"),
             ("send", "--listen", "tcp://127.0.0.1:0", "--loop"),
+            ("send", "--listen", "tcp://127.0.0.1:0", "--format", "i420"),
+            ("send", "--listen", "tcp://127.0.0.1:0", "--trailer", "auto"),
+            ("send", "--listen", "tcp://127.0.0.1:0", "--trailer-release", "3.4"),
+            ("send", "--listen", "tcp://127.0.0.1:0", "--trailer", "depthai", "--trailer-release", "3.5"),
+            ("send", "--listen", "tcp://127.0.0.1:0", "--trailer", "depthai", "--pattern", "noise",
+             "--format", "uyvy"),
+            ("send", "--listen", "tcp://127.0.0.1:0", "--trailer", "depthai", "--window", "28800", *SMALL),
             ("send", "--listen", "tcp://127.0.0.1:0", "--stream", "x" * 52),
             ("send", "--listen", "nonsense"), ("recv", "nonsense", "--memory", "host"),
             ("recv",), ("recv", "tcp://127.0.0.1:1", "more"), ("recv", "--count"),
             ("recv", "tcp://127.0.0.1:1", "--listen", "tcp://127.0.0.1:0"),
             ("recv", "tcp://127.0.0.1:1", "--format", "nv12"),
             ("recv", "tcp://127.0.0.1:1", "--pitch", "64"),
-            ("recv", "tcp://127.0.0.1:1", "--verify", "bars"),
-            ("recv", "tcp://127.0.0.1:1", "--save", "png", "--out", "x"),
+            ("recv", "tcp://127.0.0.1:1", "--trailer", "none", "--verify", "bars"),
+            ("recv", "tcp://127.0.0.1:1", "--trailer", "none", "--save", "png", "--out", "x"),
+            ("recv", "tcp://127.0.0.1:1", "--trailer", "none", "--preprocess", "64x64"),
+            ("recv", "tcp://127.0.0.1:1", "--trailer", "none", "--pitch-align", "64"),
+            ("recv", "tcp://127.0.0.1:1", "--trailer", "xlink"),
+            ("recv", "tcp://127.0.0.1:1", "--pitch-align", "48"),
+            ("recv", "tcp://127.0.0.1:1", "--pitch-align", "0"),
+            ("recv", "tcp://127.0.0.1:1", "--pitch-align", "2097152"),
+            ("recv", "tcp://127.0.0.1:1", "--format", "i420", "--size", "64x64", "--verify", "bars"),
             ("recv", "tcp://127.0.0.1:1", "--save", "raw"),
             ("recv", "tcp://127.0.0.1:1", "--every", "2"),
             ("recv", "tcp://127.0.0.1:1", "--preprocess", "640"),
@@ -389,10 +405,7 @@ def test_terminal():
 
 def test_not_in_this_version():
     for args in (("send", "--listen", "tcp://127.0.0.1:0", "--input", "x.y4m"),
-                 ("send", "--listen", "tcp://127.0.0.1:0", "--trailer", "depthai"),
                  ("recv", "tcp://127.0.0.1:1", "--memory", "staged"),
-                 ("recv", "tcp://127.0.0.1:1", "--trailer", "auto"),
-                 ("recv", "tcp://127.0.0.1:1", "--pitch-align", "64"),
                  ("recv", "tcp://127.0.0.1:1", "--save", "y4m", "--out", "x", *SMALL),
                  ("recv", "usb://", "--memory", "host"), ("bench",), ("bench", "--quick", "--strict", "--device", "x"),
                  ("discover",)):

@@ -33,8 +33,8 @@ RECV = {
     "stream": STREAM,
     "memory": ("event requested path reason platform device driver_version slots "
                "slot_bytes").split(),
-    "frame": ("event seq bytes metadata_bytes metadata_status object_type format width height pitches "
-              "offsets sequence_num ts_ns ts_device_ns camera_socket exposure_us iso dropped_before "
+    "frame": ("event seq bytes total_bytes metadata_bytes metadata_status object_type part format "
+              "width height pitches offsets sequence_num ts_ns ts_device_ns camera_socket exposure_us iso dropped_before "
               "spilled moved_bytes readback_bytes crc32 verified latency_us").split(),
     "saved": "event seq file".split(),
     "summary": ("event frames bytes metadata_bytes verified_frames verify_errors dropped_oldest "

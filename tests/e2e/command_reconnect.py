@@ -34,7 +34,8 @@ def sender_at(uri, *args):
 
 
 def receiver(uri, *args):
-    return Run("recv", uri, "--json", "--frames", "--verify", "counter", "--reconnect", *args)
+    return Run("recv", uri, "--json", "--frames", "--verify", "counter", "--trailer",
+               "none", "--reconnect", *args)
 
 
 def kill(run):
@@ -267,7 +268,7 @@ def test_what_no_link_mends(memory):
 def test_listen(memory):
     """The next peer is served: after one that ended, and after one that died."""
     r = Run("recv", "--listen", "tcp://127.0.0.1:0", "--json", "--frames", "--verify", "counter",
-            "--memory", memory, "--reconnect", "--count", "30")
+            "--trailer", "none", "--memory", memory, "--reconnect", "--count", "30")
     uri = r.uri()
 
     def send(*args):
