@@ -338,3 +338,22 @@ Test(rows, copies_planes_that_share_rows)
     clbi_rows_copy(&dst, mem + 11, &src, stream);
     cr_expect_eq(same_as_model(), MEM);
 }
+
+Test(rows, looks_back_at_any_bytes)
+{
+    for (size_t k = 0; k < 400; k++) {
+        const enum clb_pixfmt fmt = (enum clb_pixfmt)(1 + pick(CLB_PIXFMT_COUNT - 1));
+        const uint32_t w = 1 + pick(20), h = 1 + pick(20);
+        const struct clb_image src = make(fmt, w, h, 1, 1), dst = make(fmt, w, h, 32, 64);
+        const size_t bytes = clb_image_bytes(&src), offset = pick((uint32_t)bytes);
+        const size_t size = pick((uint32_t)(bytes - offset) + 1);
+        uint8_t *seen = malloc(size ? size : 1);
+
+        paint();
+        clbi_rows_copy(&dst, mem, &src, stream);
+        clbi_rows_peek(seen, &src, &dst, mem, offset, size);
+        cr_assert_eq(memcmp(seen, stream + offset, size), 0, "%s %ux%u: %zu at %zu",
+                     clb_pixfmt_name(fmt), w, h, size, offset);
+        free(seen);
+    }
+}
