@@ -45,7 +45,8 @@ static struct foreseen foresee(const struct oracle *o, size_t total)
         }
         f.pixels = total > most + 64 ? total - most - 64 : 0;
     }
-    f.capacity = f.exact ? f.pixels : total - TRAILER;
+    /* Room for as many pixels as there may be; by the application's word that many are enough. */
+    f.capacity = f.exact && f.pixels == o->configured ? f.pixels : total - TRAILER;
     f.expect = f.exact ? f.pixels : 0;
     return f;
 }
@@ -103,7 +104,7 @@ static void exchange(struct line *l, unsigned seed, size_t pixels, int32_t type)
     check_split(p, seed, pixels, &l->meta, type, CLB_METADATA_OK);
     CHECK_EQ(info.total, l->whole.n);
     if (!f.host && pixels > f.pixels) {
-        const bool room = f.capacity + l->r.mem.spare >= pixels;
+        const bool room = f.capacity >= pixels; /* whatever the buffer could hold */
         moved = room ? pixels - f.pixels : 0;
         readback = room ? 0 : f.pixels;
         spilled = !room;
@@ -238,7 +239,8 @@ static void configured(void)
 }
 
 /* A fixed pool of exactly the frame's size, and no geometry: the guess for the second packet is too big
- * for it, so that it goes the host way; from the third on the size is known. Nothing failed. */
+ * for it, so that it goes the host way; from the third on the size is known, and what is asked when room to
+ * spare cannot be had. Nothing failed. */
 static void exact_pool(void)
 {
     static struct rig r;
@@ -261,7 +263,7 @@ static void exact_pool(void)
         clb_packet_free(&p);
     }
     const clb_stream_stats st = rig_stats(&r);
-    CHECK_EQ(r.mem.toobig, 1);
+    CHECK_GE(r.mem.toobig, 1);
     CHECK_EQ(st.alloc_failed, 0);
     CHECK_EQ(st.spilled, 2);
     CHECK_EQ(st.spill_bytes, 60000);
@@ -282,32 +284,42 @@ static void exact_pool(void)
     blob_free(&whole);
 }
 
-/* Pixels that grow beyond a buffer that was asked for by what was certain; bad trailers that do not fit. The
- * whole packet is there all the same, and read back from where it lay. */
+/* By the application's word 8000 bytes are certain, and the buffers have no more. Pixels that grow beyond,
+ * and trailers that lie, do not fit: the whole packet is there all the same, read back from where it lay. With
+ * write_only there is what the buffer has. */
 static void larger_than_certain(bool write_only)
 {
     static struct rig r;
     struct blob meta = {0}, whole = {0};
     clb_stream_params sp = {.trailer = CLB_TRAILER_DEPTHAI, .write_only = write_only};
     r = (struct rig){0};
+    CHECK_EQ(clb_image_init(&sp.image, CLB_PIXFMT_GRAY8, 80, 100, 0, 0), CLB_OK);
     mem_init(&r.mem);
     rig_open(&r, &sp, WINDOW);
     meta_any(&meta, 500);
-    for (unsigned round = 0; round < 3; round++) {
-        for (unsigned i = 0; i < 4; i++) { /* certain: 8000 */
+    for (unsigned round = 0; round < 4; round++) {
+        for (unsigned i = 0; i < 4; i++) {
             pack(&whole, i, 8000, &meta, TYPE_UNKNOWN);
             rig_send(&r, &whole, 0);
             clb_packet *p = rig_read(&r);
-            check_split(p, i, 8000, &meta, TYPE_UNKNOWN, CLB_METADATA_OK);
+            /* The one behind those that grew: more was expected of it. */
+            if (write_only && i == 0 && info_of(p).metadata_status == CLB_METADATA_BAD) {
+                CHECK(round == 1 || round == 3);
+                CHECK_EQ(clb_packet_size(p), 8000);
+                check_pixels(clb_packet_data(p), i, 8000);
+            } else {
+                check_split(p, i, 8000, &meta, TYPE_UNKNOWN, CLB_METADATA_OK);
+            }
             clb_packet_free(&p);
         }
         const clb_stream_stats before = rig_stats(&r);
-        const bool raw = round == 1;
+        const bool raw = round % 2;
         pack(&whole, 9, 8100, &meta, TYPE_UNKNOWN);
         whole.data[whole.n - 3] ^= raw;
         rig_send(&r, &whole, 0);
         clb_packet *p = rig_read(&r);
         const clb_packet_info info = info_of(p);
+        const clb_stream_stats after = rig_stats(&r);
         if (write_only) {
             CHECK_EQ(info.metadata_status, CLB_METADATA_BAD);
             CHECK_EQ(clb_packet_size(p), 8000);
@@ -322,9 +334,9 @@ static void larger_than_certain(bool write_only)
             }
             CHECK_EQ(info.readback_bytes, 8000);
             CHECK_EQ(info.spilled, 1);
-            CHECK_EQ(rig_stats(&r).readback_bytes - before.readback_bytes, 8000);
-            CHECK_EQ(rig_stats(&r).spilled - before.spilled, 1);
-            CHECK_EQ(rig_stats(&r).spill_bytes - before.spill_bytes, raw ? whole.n : 8100);
+            CHECK_EQ(after.readback_bytes - before.readback_bytes, 8000);
+            CHECK_EQ(after.spilled - before.spilled, 1);
+            CHECK_EQ(after.spill_bytes - before.spill_bytes, raw ? whole.n : 8100);
         }
         CHECK_EQ(info.moved_bytes, 0);
         clb_packet_free(&p);

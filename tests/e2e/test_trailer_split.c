@@ -190,10 +190,12 @@ static void every_chunking(const char *file, bool tcp)
                 clb_packet_free(&p);
             }
         }
-        rig_send(&r, &whole, 1);
-        clb_packet *p = rig_read(&r);
-        check_sample(p, s, &whole, &meta);
-        clb_packet_free(&p);
+        if (cut > n) {
+            rig_send(&r, &whole, 1);
+            clb_packet *p = rig_read(&r);
+            check_sample(p, s, &whole, &meta);
+            clb_packet_free(&p);
+        }
         rig_close(&r);
     }
     blob_free(&whole);
@@ -260,6 +262,7 @@ static void limit_of_metadata(size_t limit)
         const size_t n = limit - 1 + i % 3;
         meta.n = 0;
         meta_any(&meta, n);
+        CHECK_EQ(meta.n, n);
         pack(&whole, i, 5000 + i / 4, &meta, TYPE_UNKNOWN);
         rig_send(&r, &whole, 0);
         clb_packet *p = rig_read(&r);

@@ -96,7 +96,8 @@ size_t mem_size(const clb_packet *p);
 
 struct rig {
     bool threaded; /* before rig_open(): the loop has a thread of its own */
-    bool tcp;      /* before rig_open(): over loopback */
+    bool tcp;      /* likewise: over loopback */
+    bool eager;    /* likewise: what comes before a stream is open does not stay in the socket */
     struct peer peer;
     clb_loop *loop;
     clb_link *link;
@@ -104,9 +105,11 @@ struct rig {
     struct mem mem;
 };
 
+/* The peer is there and has announced "a"; nothing is open. */
+void rig_connect(struct rig *r, uint32_t window);
 /* Opens stream "a"; sp->allocator is that of r->mem when it is not set. */
 void rig_open(struct rig *r, clb_stream_params *sp, uint32_t window);
-/* With host_pool the link's own pool serves the stream. */
+/* The same with the link's own pool. */
 void rig_open_own(struct rig *r, clb_stream_params *sp, uint32_t window);
 void rig_close(struct rig *r);
 /* The link does what there is to do. */
