@@ -269,6 +269,8 @@ static void keep_raw(clb_packet *p)
         memcpy((uint8_t *)p->buf.data + p->front, p->tail->data, rest);
         p->info.moved_bytes += rest;
         p->written = p->wire_size;
+    } else if (p->info.metadata_status != CLB_METADATA_BAD) {
+        p->cut = true; /* pixels to the end, or the padding of the last row: as in extend() */
     } else if (!misplace(p)) {
         p->pixels = p->front;
         set_bad(p);
