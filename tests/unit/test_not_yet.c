@@ -4,20 +4,6 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-Test(not_yet, depthai)
-{
-    clb_depthai_info info;
-    clb_depthai_parse_params pp = {.struct_size = sizeof pp, .metadata = "x", .metadata_size = 1};
-    clb_depthai_write_params wp = {.struct_size = sizeof wp};
-    unsigned char out[64];
-    size_t written = 7;
-    cr_assert_eq(clb_depthai_parse(&info, sizeof info, &pp), CLB_ERR_NOSYS);
-    cr_assert_eq(clb_depthai_parse(NULL, sizeof info, &pp), CLB_ERR_INVAL);
-    cr_assert_eq(clb_depthai_write(out, sizeof out, &written, &wp), CLB_ERR_NOSYS);
-    cr_assert_eq(clb_depthai_write(out, sizeof out, NULL, &wp), CLB_ERR_INVAL);
-    cr_assert_eq(written, 7);
-}
-
 Test(not_yet, discovery)
 {
     clb_device_info found[2];
