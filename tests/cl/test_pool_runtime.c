@@ -182,7 +182,7 @@ static cl_event look(struct kit *k, clb_cl_frame *frame, cl_command_queue q, uin
 {
     cl_event wait[2] = {clb_cl_frame_ready(frame), gate}, ev;
     cl_uint number = (cl_uint)n, size = (cl_uint)k->size;
-    size_t global = k->size;
+    size_t global = (k->size + 255) & ~(size_t)255; /* odd numbers make groups of one, and slow */
 
     CHECK_EQ(clb_cl_frame_set_arg(frame, kernel, 0), CLB_OK);
     CHECK_EQ(clSetKernelArg(kernel, 1, sizeof(number), &number), CL_SUCCESS);
