@@ -66,11 +66,6 @@ static size_t round_up(size_t n, size_t align)
     return (n + align - 1) & ~(align - 1);
 }
 
-static size_t wanted_bytes(const struct clb_alloc_req *req)
-{
-    return req->capacity > req->payload ? req->capacity : req->payload;
-}
-
 static void misuse(void)
 {
 #ifdef CLB_DEBUG_ABORT
@@ -88,7 +83,7 @@ static int plain_alloc(void *opaque, const struct clb_alloc_req *req, struct clb
     (void)opaque;
     if (req->align && !is_pow2(req->align))
         return CLB_ERR_INVAL;
-    size = round_up(wanted_bytes(req), align);
+    size = round_up(req->capacity, align); /* metadata in the payload goes elsewhere */
     if (size == 0)
         return CLB_ERR_TOOBIG;
     data = clbi_aligned_alloc(align, size);
@@ -241,7 +236,7 @@ static void unref_unlock(clb_host_pool *pool)
 static int pool_alloc(void *opaque, const struct clb_alloc_req *req, struct clb_buf *out)
 {
     clb_host_pool *pool = opaque;
-    size_t need = wanted_bytes(req), align = req->align > MIN_ALIGN ? req->align : MIN_ALIGN, size;
+    size_t need = req->capacity, align = req->align > MIN_ALIGN ? req->align : MIN_ALIGN, size;
     int64_t deadline = req->wait_ns == 0 ? 0 : clbi_deadline(req->wait_ns);
     struct slot *slot = NULL;
     int err = CLB_OK;

@@ -226,6 +226,15 @@ static void capacity_counts(void)
     req.align = 48;
     EQ(a.alloc(a.opaque, &req, &b), CLB_ERR_INVAL);
     clb_host_pool_destroy(&pool);
+
+    /* Of the payload, metadata goes elsewhere. */
+    pool = make(1000, 1, 0, 0);
+    a = clb_host_pool_allocator(pool);
+    req = (struct clb_alloc_req){.payload = 5000, .capacity = 1000, .align = 64, .stream_name = ""};
+    EQ(a.alloc(a.opaque, &req, &b), CLB_OK);
+    EQ(b.size, 1024);
+    put(a, &b);
+    clb_host_pool_destroy(&pool);
 }
 
 static void outlives_destroy(void)
