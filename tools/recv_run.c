@@ -119,8 +119,9 @@ static struct recv_plan plan_pool(const struct recv_run *r)
                                              : pattern_frame_bytes(&r->setup.here);
         fit = window / pattern_frame_bytes(&r->setup.geometry.image);
     } else {
-        plan.slot_bytes = (size_t)window;
-        fit = GUESS_BYTES / window;
+        /* Rows that are placed grow to twice their size at most, if they have half of --pitch-align. */
+        plan.slot_bytes = (size_t)window * (r->opt.pitch_align ? 2 : 1);
+        fit = GUESS_BYTES / plan.slot_bytes;
     }
     fit = fit < 1 ? 1 : fit > MAX_WINDOW_PACKETS ? MAX_WINDOW_PACKETS : fit;
     total = r->opt.slots ? r->opt.slots : fit + MORE_SLOTS;
