@@ -532,6 +532,58 @@ static void lies(void)
     cam_close(&c);
 }
 
+/* The link's own pool: rows are placed there as well, and what spilled is moved to be so. */
+static void own_pool(bool word)
+{
+    static struct cam c;
+    const struct clb_image src = packed(CLB_PIXFMT_BGR24, 40, 30), dst = placed(&src, 64, 0);
+    clb_stream_params sp = {.trailer = CLB_TRAILER_AUTO, .dst_pitch_align = 64};
+    c = (struct cam){.pitch_align = 64};
+    sp.image = word ? src : sp.image;
+    mem_init(&c.r.mem);
+    rig_open_own(&c.r, &sp, WINDOW);
+    for (unsigned i = 0; i < 12; i++) {
+        cam_send(&c, i, &src, 0, 40 + i, 0);
+        clb_packet *p = rig_read(&c.r);
+        CHECK_EQ(clb_packet_size(p), span(&dst));
+        CHECK(clb_packet_image(p) != NULL && same(clb_packet_image(p), &dst));
+        for (size_t y = 0; y < 30; y++) {
+            CHECK_EQ(
+                memcmp((const uint8_t *)clb_packet_data(p) + y * 128, c.whole.data + y * 120, 120),
+                0);
+        }
+        CHECK(i < 2 || info_of(p).spilled == 0);
+        CHECK(!word || info_of(p).spilled == 0);
+        clb_packet_free(&p);
+    }
+    cam_close(&c);
+}
+
+/* AUTO, and no trailer at all: the size of the first packet tells. */
+static void auto_without(void)
+{
+    static struct rig r;
+    struct blob whole = {0};
+    const struct clb_image src = packed(CLB_PIXFMT_BGR24, 40, 30), dst = placed(&src, 64, 0);
+    clb_stream_params sp = {.trailer = CLB_TRAILER_AUTO, .dst_pitch_align = 64, .image = src};
+    r = (struct rig){0};
+    mem_init(&r.mem);
+    r.mem.stretch = true;
+    rig_open(&r, &sp, WINDOW);
+    for (unsigned i = 0; i < 4; i++) {
+        whole.n = 0;
+        blob_pixels(&whole, i, 3600);
+        rig_send(&r, &whole, 0);
+        clb_packet *p = rig_read(&r);
+        check_rows(p, whole.data, &src, &dst);
+        CHECK_EQ(info_of(p).spilled, 0);
+        CHECK_EQ(info_of(p).metadata_status, CLB_METADATA_NONE);
+        clb_packet_free(&p);
+    }
+    rig_close(&r);
+    blob_free(&whole);
+}
+
 /* A pool of exactly the size of the picture that is wanted. */
 static void exact_pool(void)
 {
@@ -570,6 +622,9 @@ int main(void)
     RUN(changes_write_only());
     RUN(no_picture());
     RUN(lies());
+    RUN(own_pool(false));
+    RUN(own_pool(true));
+    RUN(auto_without());
     RUN(exact_pool());
     return 0;
 }

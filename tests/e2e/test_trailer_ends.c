@@ -53,12 +53,13 @@ static void begin(struct rig *r, enum clb_full on_full, uint32_t queue_len)
 }
 
 /* Three packets: the size is known. */
-static void warm_up(struct rig *r)
+static void warm_up(struct rig *r, int spilled)
 {
     for (unsigned i = 0; i < 3; i++) {
         send_one(r, i);
         clb_packet *p = rig_read(r);
         check_one(p, i);
+        CHECK_EQ(info_of(p).spilled, i == 0 && spilled);
         clb_packet_free(&p);
     }
 }
@@ -71,7 +72,7 @@ static void block_spills(void)
     static struct rig r;
     r = (struct rig){0};
     begin(&r, CLB_FULL_BLOCK, 0);
-    warm_up(&r);
+    warm_up(&r, 1);
     const clb_stream_stats before = rig_stats(&r);
     r.mem.limit = 1;
     send_one(&r, 10);
@@ -112,7 +113,7 @@ static void spilled_and_closed(bool link_first)
     static struct rig r;
     r = (struct rig){0};
     begin(&r, CLB_FULL_BLOCK, 0);
-    warm_up(&r);
+    warm_up(&r, 1);
     r.mem.limit = 1;
     send_one(&r, 10);
     clb_packet *held = rig_read(&r), *p = NULL;
@@ -129,6 +130,49 @@ static void spilled_and_closed(bool link_first)
     check_one(held, 10);
     clb_packet_free(&held);
     rig_close(&r);
+}
+
+/* A packet that has to be moved out of a buffer that is too small for it, and the end before it is read; with
+ * a buffer for it and without. */
+static void misplaced_and_closed(bool link_first, bool read, int limit)
+{
+    static struct rig r;
+    struct blob whole = {0}, meta = {0};
+    clb_stream_params sp = {.trailer = CLB_TRAILER_DEPTHAI};
+    clb_packet *held = NULL, *p = NULL;
+    r = (struct rig){0};
+    CHECK_EQ(clb_image_init(&sp.image, CLB_PIXFMT_GRAY8, 60, 100, 0, 0), CLB_OK);
+    mem_init(&r.mem);
+    rig_open(&r, &sp, WINDOW);
+    warm_up(&r, 0);
+    send_one(&r, 8);
+    held = rig_read(&r);
+    make(&whole, &meta, 9);
+    whole.data[whole.n - 1] ^= 1;
+    rig_send(&r, &whole, 0);
+    send_one(&r, 10);
+    rig_arrived(&r, 6);
+    r.mem.limit = limit;
+    if (link_first) {
+        clb_link_close(&r.link);
+    }
+    if (read) {
+        CHECK_EQ(clb_stream_read(r.s, &p, 0), limit ? CLB_ERR_NOBUFS : CLB_OK);
+        if (p) {
+            check_raw(p, &whole);
+            CHECK_EQ(info_of(p).readback_bytes, PIXELS);
+            clb_packet_free(&p);
+            p = rig_read(&r);
+            check_one(p, 10);
+            clb_packet_free(&p);
+        }
+    }
+    clb_stream_close(&r.s);
+    check_one(held, 8);
+    clb_packet_free(&held);
+    rig_close(&r);
+    blob_free(&whole);
+    blob_free(&meta);
 }
 
 /* ---- policies ---------------------------------------------------------------------------------- */
@@ -181,7 +225,7 @@ static void drop_newest(void)
         check_one(p, i);
         clb_packet_free(&p);
     }
-    warm_up(&r);
+    warm_up(&r, 0);
     r.mem.limit = 2;
     for (unsigned i = 0; i < 2; i++) {
         send_one(&r, 20 + i);
@@ -256,7 +300,7 @@ static void opened_again(void)
     r = (struct rig){0};
     begin(&r, CLB_FULL_BLOCK, 0);
     for (int k = 0; k < 3; k++) {
-        warm_up(&r);
+        warm_up(&r, 1);
         CHECK_EQ(rig_stats(&r).spilled, 1);
         rig_credited(&r);
         clb_stream_close(&r.s);
@@ -453,7 +497,7 @@ static void send_numbered(struct readers *x)
 }
 
 /* Two threads read one stream whose buffers are few, and whose guesses are often wrong. */
-static void two_readers(int limit)
+static void two_readers(int limit, bool own_pool)
 {
     static struct readers x;
     pthread_t thread[2];
@@ -465,7 +509,11 @@ static void two_readers(int limit)
     CHECK_EQ(clb_image_init(&sp.image, CLB_PIXFMT_GRAY8, 80, 50, 0, 0), CLB_OK);
     mem_init(&x.r.mem);
     x.r.mem.limit = limit;
-    rig_open(&x.r, &sp, 1u << 16);
+    if (own_pool) {
+        rig_open_own(&x.r, &sp, 1u << 16);
+    } else {
+        rig_open(&x.r, &sp, 1u << 16);
+    }
     for (int i = 0; i < 2; i++) {
         CHECK_EQ(pthread_create(&thread[i], NULL, read_all, &x), 0);
     }
@@ -475,6 +523,8 @@ static void two_readers(int limit)
     }
     CHECK_EQ(rig_stats(&x.r).packets, PACKETS);
     CHECK_EQ(rig_stats(&x.r).alloc_failed, 0);
+    CHECK_EQ(rig_stats(&x.r).spill_bytes > 0, !own_pool);
+    CHECK_GT(rig_stats(&x.r).readback_bytes, 0);
     rig_credited(&x.r);
     rig_close(&x.r);
 }
@@ -513,6 +563,9 @@ int main(void)
     RUN(block_spills());
     RUN(spilled_and_closed(false));
     RUN(spilled_and_closed(true));
+    for (int i = 0; i < 8; i++) {
+        RUN(misplaced_and_closed(i & 1, i & 2, i & 4 ? 1 : 0));
+    }
     RUN(drop_oldest());
     RUN(drop_newest());
     RUN(opened_late(CLB_FULL_BLOCK, false));
@@ -523,8 +576,9 @@ int main(void)
     RUN(every_end(true));
     RUN(many_held(false));
     RUN(many_held(true));
-    RUN(two_readers(5));
-    RUN(two_readers(0));
+    RUN(two_readers(5, false));
+    RUN(two_readers(0, false));
+    RUN(two_readers(0, true));
     RUN(read_in_callback(false));
     RUN(read_in_callback(true));
     return 0;

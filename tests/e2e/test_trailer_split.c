@@ -532,6 +532,36 @@ static void auto_with_geometry(bool marked)
     blob_free(&whole);
 }
 
+/* The same with packets that are larger than the picture, by padding or by much more, and have no trailer:
+ * AUTO makes no difference to their bytes. What it took for the padding of the last row, when it had to
+ * decide, may be missing. */
+static void auto_without(size_t total, enum clb_trailer trailer)
+{
+    static struct rig r;
+    struct blob whole = {0};
+    r = (struct rig){0};
+    clb_stream_params sp = {.trailer = trailer};
+    CHECK_EQ(clb_image_init(&sp.image, CLB_PIXFMT_GRAY8, 80, 100, 0, 0), CLB_OK);
+    mem_init(&r.mem);
+    r.mem.stretch = true; /* less comes than the picture needs */
+    rig_open(&r, &sp, WINDOW);
+    for (unsigned i = 0; i < 3; i++) {
+        whole.n = 0;
+        blob_pixels(&whole, i, total);
+        rig_send(&r, &whole, 0);
+        clb_packet *p = rig_read(&r);
+        CHECK_EQ(info_of(p).metadata_status, CLB_METADATA_NONE);
+        CHECK_EQ(info_of(p).total, total);
+        const bool padding = i == 0 && trailer == CLB_TRAILER_AUTO && total > 8000 && total < 8080;
+        CHECK(clb_packet_size(p) == total || (padding && clb_packet_size(p) == 8000));
+        check_pixels(clb_packet_data(p), i, clb_packet_size(p));
+        CHECK_EQ(clb_packet_image(p) != NULL, total >= 8000);
+        clb_packet_free(&p);
+    }
+    rig_close(&r);
+    blob_free(&whole);
+}
+
 /* A packet without a trailer, with NONE, is what it was before there were trailers. */
 static void none(void)
 {
@@ -804,6 +834,12 @@ int main(void)
     RUN(auto_decides());
     RUN(auto_with_geometry(false));
     RUN(auto_with_geometry(true));
+    static const size_t totals[] = {7000, 7999, 8000, 8001, 8023, 8024,
+                                    8050, 8079, 8080, 8500, 70000};
+    for (size_t i = 0; i < sizeof totals / sizeof *totals; i++) {
+        RUN(auto_without(totals[i], CLB_TRAILER_NONE));
+        RUN(auto_without(totals[i], CLB_TRAILER_AUTO));
+    }
     RUN(none());
     RUN(old_variant());
     RUN(split_message(false));
