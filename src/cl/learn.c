@@ -99,6 +99,7 @@ struct survey {
     uint32_t live; /* buffers there are */
     bool trying;   /* an attempt is under way */
     bool moving;   /* a buffer is being mapped or unmapped */
+    bool leaving;  /* one that was taken from the free list */
     struct clbi_slot *empty;
 };
 
@@ -124,7 +125,7 @@ static void look_around(const clb_cl_pool *pool, int64_t now, struct survey *s)
         case CLBI_SLOT_REMAPPING:
         case CLBI_SLOT_CLOSING: s->moving = true; break;
         case CLBI_SLOT_MAPPED:
-            if (slot->bytes < s->target && !slot->leaving)
+            if (slot->bytes < s->target)
                 s->loose += slot->bytes;
             break;
         default: break;
@@ -133,6 +134,7 @@ static void look_around(const clb_cl_pool *pool, int64_t now, struct survey *s)
         s->total += slot->bytes;
         s->big += slot->bytes >= s->target;
         s->trying = s->trying || slot->bytes > pool->good;
+        s->leaving = s->leaving || slot->leaving;
     }
 }
 
@@ -160,6 +162,8 @@ static struct clbi_slot *coldest(const clb_cl_pool *pool, size_t target)
 
 static struct clbi_slot *pick(const clb_cl_pool *pool, int64_t now, const struct survey *s)
 {
+    if (s->leaving) /* one at a time: the others serve on */
+        return NULL;
     if (wants_one(pool, now, s)) {
         if (s->empty && has_room(pool, s, 0))
             return s->empty;

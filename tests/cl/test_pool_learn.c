@@ -151,7 +151,7 @@ static void grows_around_what_is_out(void)
     struct clb_buf filling, buf;
     clb_cl_frame *frame;
     size_t small, large;
-    uint64_t created;
+    uint64_t created, maps;
 
     open_learning(&k, true, 4, 0);
     gate = dbl_gate_new();
@@ -179,8 +179,10 @@ static void grows_around_what_is_out(void)
     CHECK_EQ(kit_stats(&k).retired, 1);
     CHECK_EQ(kit_stats(&k).bytes, 2 * small + 2 * large);
     created = kit_stats(&k).created;
+    maps = dbl_calls(DBL_EnqueueMapBuffer);
     dbl_gate_open(gate);
     kit_settle(&k);
+    CHECK_EQ(dbl_calls(DBL_EnqueueMapBuffer) - maps, 1); /* replaced before it is mapped again */
     CHECK_EQ(seen.good, 1);
     CHECK_EQ(kit_stats(&k).bytes, small + 3 * large);
     CHECK_EQ(kit_stats(&k).created, created + 1);
@@ -443,6 +445,34 @@ static void a_lying_peer_costs_nothing(void)
     finish();
 }
 
+/* A size that was never mapped is tried with one buffer; the others serve on meanwhile. */
+static void one_buffer_tries(void)
+{
+    struct kit k;
+    int i, j;
+
+    open_learning(&k, true, 4, 0);
+    CHECK_EQ(try_size(&k, page), CLB_ERR_NOBUFS);
+    kit_settle(&k);
+    dbl_set_eager(false);
+    CHECK_EQ(try_size(&k, 3 * page), CLB_ERR_NOBUFS);
+    for (i = 0; i < 6; i++) {
+        for (j = 0; j < 10; j++)
+            clb_cl_device_poll(k.dev, 0);
+        if (kit_stats(&k).slot_bytes > page)
+            break;
+        CHECK_GE(kit_stats(&k).free, 3);
+        CHECK_LE(kit_stats(&k).created, 5);
+        dbl_step();
+    }
+    CHECK_EQ(kit_stats(&k).slot_bytes, 3 * page);
+    dbl_set_eager(true);
+    kit_settle(&k);
+    CHECK_EQ(kit_stats(&k).bytes, 12 * page);
+    kit_close(&k);
+    finish();
+}
+
 /* ---- who waits ------------------------------------------------------------------------------- */
 
 static void waiting_alloc_and_drain(void)
@@ -451,7 +481,7 @@ static void waiting_alloc_and_drain(void)
 
     for (driven = 0; driven < 2; driven++) {
         struct kit k;
-        struct clb_buf buf;
+        struct clb_buf buf, none;
 
         open_learning(&k, driven, 3, 0);
         dbl_set_create_time(10 * MS);
@@ -465,7 +495,14 @@ static void waiting_alloc_and_drain(void)
         CHECK_EQ(kit_stats(&k).free, 3);
         CHECK_GE(kit_stats(&k).bytes, 3 * 90000);
         CHECK_EQ(kit_alloc(&k, &buf, 0), CLB_OK);
-        clb_buf_free(&k.a, &buf);
+        k.size = 200000;
+        CHECK_EQ(kit_alloc(&k, &none, 0), CLB_ERR_NOBUFS);
+        CHECK_EQ(clb_cl_device_drain(k.dev, 10 * SEC), CLB_OK);
+        CHECK_EQ(kit_stats(&k).free, 2);
+        clb_buf_free(&k.a, &buf); /* too small by now: this wakes the worker */
+        CHECK_EQ(clb_cl_device_drain(k.dev, 10 * SEC), CLB_OK);
+        CHECK_EQ(kit_stats(&k).free, 3);
+        CHECK_GE(kit_stats(&k).bytes, 3 * 200000);
         kit_close(&k);
         finish();
     }
@@ -671,12 +708,12 @@ static void four_threads_of_all_sizes(void)
 int main(void)
 {
     static const struct kit_test tests[] = {
-        KIT_TEST(learns_the_first_size),          KIT_TEST(grows_around_what_is_out),
-        KIT_TEST(takes_what_is_large_enough),     KIT_TEST(max_bytes_is_kept),
-        KIT_TEST(the_device_has_a_limit_too),     KIT_TEST(small_ones_outlive_failed_growth),
-        KIT_TEST(a_lying_peer_costs_nothing),     KIT_TEST(waiting_alloc_and_drain),
-        KIT_TEST(waiters_of_all_sizes_are_woken), KIT_TEST(ends_while_it_grows),
-        KIT_TEST(four_threads_of_all_sizes),
+        KIT_TEST(learns_the_first_size),      KIT_TEST(grows_around_what_is_out),
+        KIT_TEST(takes_what_is_large_enough), KIT_TEST(max_bytes_is_kept),
+        KIT_TEST(the_device_has_a_limit_too), KIT_TEST(small_ones_outlive_failed_growth),
+        KIT_TEST(a_lying_peer_costs_nothing), KIT_TEST(one_buffer_tries),
+        KIT_TEST(waiting_alloc_and_drain),    KIT_TEST(waiters_of_all_sizes_are_woken),
+        KIT_TEST(ends_while_it_grows),        KIT_TEST(four_threads_of_all_sizes),
     };
 
     check_watchdog(110);
