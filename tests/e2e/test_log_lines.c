@@ -79,10 +79,27 @@ static void streams_refused(void)
     clb_link *link = connect_to(&p, resets);
     clb_stream *s = NULL;
     CHECK_EQ(told(), 0);
-    CHECK_EQ(clb_stream_open(&s, link, clb_stream_params(.trailer = CLB_TRAILER_DEPTHAI)),
-             CLB_ERR_NOSYS);
-    CHECK_EQ(told(), 1);
+    const struct clb_image odd = {
+        .fmt = CLB_PIXFMT_GRAY8, .width = 8, .height = 8, .num_planes = 1};
+    struct clb_image huge;
+    CHECK_EQ(clb_image_init(&huge, CLB_PIXFMT_GRAY8, UINT32_MAX, UINT32_MAX, 0, 0), CLB_OK);
     CHECK_EQ(clb_stream_open(&s, link, clb_stream_params(.align = 3)), CLB_ERR_INVAL);
+    CHECK_EQ(told(), 1);
+    CHECK_EQ(clb_stream_open(&s, link, clb_stream_params(.trailer = (enum clb_trailer)3)),
+             CLB_ERR_INVAL);
+    CHECK_EQ(told(), 1);
+    CHECK_EQ(clb_stream_open(&s, link, clb_stream_params(.max_metadata = (1 << 20) + 1)),
+             CLB_ERR_INVAL);
+    CHECK_EQ(told(), 1);
+    CHECK_EQ(clb_stream_open(&s, link, clb_stream_params(.dst_pitch_align = 48)), CLB_ERR_INVAL);
+    CHECK_EQ(told(), 1);
+    CHECK_EQ(clb_stream_open(&s, link, clb_stream_params(.dst_plane_align = 3)), CLB_ERR_INVAL);
+    CHECK_EQ(told(), 1);
+    CHECK_EQ(clb_stream_open(&s, link, clb_stream_params(.image = odd)), CLB_ERR_INVAL);
+    CHECK_EQ(told(), 1);
+    CHECK_EQ(clb_stream_open(&s, link,
+                             clb_stream_params(.image = huge, .dst_pitch_align = (size_t)1 << 40)),
+             CLB_ERR_TOOBIG);
     CHECK_EQ(told(), 1);
     CHECK_EQ(clb_stream_open(&s, link, clb_stream_params(.name = "b", .open_timeout_ns = 10 * MS)),
              CLB_ERR_TIMEOUT);
