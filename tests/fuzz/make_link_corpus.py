@@ -153,11 +153,14 @@ def main():
     for name, data in listeners():
         (HERE / "corpus" / "listener" / name).write_bytes(data)
     busy = dict(seeds)["block-host"]
+    camera = dict(seeds)["camera-1-0-1-12"]
     script = bytes([0xC0, 0xC1, 0x60, 0, 0x61, 0xC4, 0, 0xC5, 0x90, 0xC3])
     for n in range(1, 17):
         plan = bytes([n, 5 * n % 32, n % 10, n // 2, n % 8, min(n // 4, len(script))])
         data = plan + script[: n // 4] + busy
         (HERE / "corpus" / "link_nomem" / f"fails-{n}").write_bytes(data)
+        data = plan + script[: n // 4] + camera
+        (HERE / "corpus" / "link_nomem" / f"fails-camera-{n}").write_bytes(data)
     for n in range(len(script)):
         data = bytes([0, 0, 0, 0, 0, 12]) + bytes(11 - n) + script[: n + 1] + busy
         (HERE / "corpus" / "link_nomem" / f"script-{n}").write_bytes(data)
