@@ -198,6 +198,18 @@ static int fail_misfit(struct recv_run *r, int err, uint64_t bytes)
         metadata ? ", or --trailer auto when metadata follow the pixels" : "");
 }
 
+/* Depth is sent as RAW16, and grey pictures are sometimes told as raw ones: the same bytes. */
+static enum clb_pixfmt samples(enum clb_pixfmt fmt)
+{
+    switch (fmt) {
+    case CLB_PIXFMT_RAW8: return CLB_PIXFMT_GRAY8;
+    case CLB_PIXFMT_RAW10:
+    case CLB_PIXFMT_RAW12:
+    case CLB_PIXFMT_RAW16: return CLB_PIXFMT_GRAY16;
+    default: return fmt;
+    }
+}
+
 /* What the camera says about a picture counts; when that is not what we were told, somebody is wrong. */
 static int check_told(struct recv_run *r, const struct recv_frame *f)
 {
@@ -206,7 +218,8 @@ static int check_told(struct recv_run *r, const struct recv_frame *f)
     if (!f->about->has_image)
         return f->info.size < clb_image_bytes(told) ? fail_misfit(r, CLB_ERR_INVAL, f->info.size)
                                                     : 0;
-    if (is->fmt == told->fmt && is->width == told->width && is->height == told->height)
+    if (samples(is->fmt) == samples(told->fmt) && is->width == told->width &&
+        is->height == told->height)
         return 0;
     r->ended_by = "error";
     return report_fail(&r->report, CLB_ERR_INVAL, r->announced.name,

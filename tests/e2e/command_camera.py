@@ -215,6 +215,11 @@ def test_metadata_contradict_the_command_line(memory):
     equal(error["code"], "INVAL", "code")
     for what in ("rgb24 320x200", "bgr24", "neither"):
         check(what in error["message"], "%s is not in %r" % (what, error["message"]))
+    # Depth is told as raw16: no contradiction.
+    layout = ("--format", "gray16", "--size", "64x64")
+    send, recv = trailer_pair(layout, memory, (), layout, count=2)
+    equal(last(recv, "frame")["format"], "raw16", "format")
+    check_nothing_copied(recv)
     # All for pixels: a packet is more than a frame, and the message tells why that may be.
     s = sender("--trailer", "depthai", "--size", "320x200", "--format", "rgb24", "--fps", "200")
     r = Run("recv", s.uri(), "--json", "--memory", memory, "--format", "rgb24", "--size", "320x200", "--trailer",
