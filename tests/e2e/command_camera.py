@@ -207,6 +207,24 @@ def test_pictures_by_the_metadata(memory):
     os.rmdir("x")
 
 
+def test_layout_changes(memory):
+    """Each frame has its own layout: pictures of three sizes and formats, over three links."""
+    kinds = (("rgb24", 320, 200), ("nv12", 160, 120), ("gray8", 400, 240))
+    with tempfile.TemporaryDirectory() as folder:
+        r = Run("recv", "--listen", "tcp://127.0.0.1:0", "--json", "--frames", "--memory", memory, "--reconnect",
+                "--verify", "bars", "--count", "6", "--save", "png", "--out", folder)
+        for fmt, w, h in kinds:
+            Run("send", "--connect", r.uri(), "--json", "--trailer", "depthai", "--count", "2", "--fps", "0",
+                "--window", "500000", "--format", fmt, "--size", "%dx%d" % (w, h)).wait(0)
+        recv = r.wait(0).checked(RECV)
+        equal(last(recv, "summary")["verified_frames"], 6, "verified_frames")
+        for n, f in enumerate(all_of(recv, "frame")):
+            fmt, w, h = kinds[n // 2]
+            equal((f["format"], f["width"], f["height"]), (fmt, w, h), "layout of frame %d" % n)
+            width, height, rows = read_png(os.path.join(folder, "frame-%06u.png" % n))
+            equal((width, height, code_of(rows)), (w, h, n % 2), "picture %d" % n)
+
+
 def test_metadata_contradict_the_command_line(memory):
     s = sender("--trailer", "depthai", "--size", "320x200", "--format", "rgb24", "--fps", "200")
     r = Run("recv", s.uri(), "--json", "--memory", memory, "--format", "bgr24", "--size", "320x200").wait(1)
@@ -240,7 +258,7 @@ def test_window_of_the_sender():
 
 BOTH = (test_every_value, test_layout_from_the_metadata, test_formats, test_rows_placed,
         test_rows_placed_by_the_metadata, test_all_taken_for_pixels, test_no_metadata_at_all,
-        test_pictures_by_the_metadata, test_metadata_contradict_the_command_line)
+        test_pictures_by_the_metadata, test_layout_changes, test_metadata_contradict_the_command_line)
 HOST = (test_window_of_the_sender,)
 
 
