@@ -211,6 +211,39 @@ static void anything(size_t spare, uint32_t rnd)
     line_close(&l);
 }
 
+/* Small frames of one size, held, and then one that is larger by more than any metadata is: what was certain
+ * is not, and what is held stays as it is. */
+static void leaps(void)
+{
+    static struct line l;
+    struct blob meta = {0};
+    clb_packet *held[3];
+    clb_stream_params sp = {0};
+    l = (struct line){0};
+    line_open(&l, &sp);
+    meta_any(&meta, 700);
+    for (unsigned round = 0; round < 4; round++) {
+        for (unsigned i = 0; i < 3; i++) {
+            pack(&l.whole, i, 5000, &meta, TYPE_UNKNOWN);
+            rig_send(&l.r, &l.whole, 0);
+            held[i] = rig_read(&l.r);
+            l.moved += info_of(held[i]).moved_bytes;
+            l.readback += info_of(held[i]).readback_bytes;
+            l.spilled += info_of(held[i]).spilled != 0;
+            l.spill_bytes += info_of(held[i]).spilled ? 5000 : 0;
+            learn(&l.o, 5000, l.whole.n);
+        }
+        any_packet(&l, round, round % 2 ? 1500000 : 5000 + META_MAX, 700);
+        any_packet(&l, round, 1500000, 700);
+        for (unsigned i = 0; i < 3; i++) {
+            check_split(held[i], i, 5000, &meta, TYPE_UNKNOWN, CLB_METADATA_OK);
+            clb_packet_free(&held[i]);
+        }
+    }
+    line_close(&l);
+    blob_free(&meta);
+}
+
 /* Geometry by the application's word: not even the first packet is copied, and buffers of exactly the
  * frame's size serve. */
 static void configured(void)
@@ -456,6 +489,7 @@ int main(void)
     RUN(anything(0, 99));
     RUN(anything(300, 98));
     RUN(anything(100000, 97));
+    RUN(leaps());
     RUN(configured());
     RUN(exact_pool());
     RUN(larger_than_certain(false));

@@ -341,6 +341,10 @@ static void lies(bool learned)
                 rig_send(&r, &good, 0);
                 clb_packet *p = rig_read(&r);
                 check_split(p, k, 800, &meta, TYPE_UNKNOWN, CLB_METADATA_OK);
+                /* Nothing was learned from the lie before it. */
+                CHECK(!learned || i == 0 ||
+                      (info_of(p).moved_bytes + info_of(p).readback_bytes == 0 &&
+                       !info_of(p).spilled));
                 clb_packet_free(&p);
             }
         }
