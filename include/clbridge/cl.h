@@ -298,8 +298,8 @@ typedef struct clb_cl_pool_stats {
  * they come home: a buffer that is filled, held or used by a command is never touched. Meanwhile
  * requests get the buffer used last of those that are large enough. At no time do old and new
  * buffers together exceed max_bytes. A size that is new is tried with one buffer first: when it
- * cannot be had, the smaller ones go on, and it is tried again after 10 ms, then less and less
- * often, at last once a second.
+ * cannot be had, the smaller ones go on (and sizes between are learned), and it is tried again
+ * after 10 ms, then less and less often, at last once a second.
  *
  * A peer that announces a large packet once makes all buffers that large, and fewer when max_bytes
  * has no room for `count` of them: set max_bytes (or the link's max_payload) to count times the

@@ -8,7 +8,8 @@
  * the rest goes when it is idle. At no time do all buffers together exceed max_bytes.
  *
  * A size that was never mapped before is tried with one buffer first. When that fails, the pool wants
- * no more than what has worked (`good`), until it is time for the next attempt.
+ * no more than what has worked (`good`), or what is asked for between the two (`below`), until it is
+ * time for the next attempt.
  */
 #include "worker_int.h"
 
@@ -71,18 +72,28 @@ bool clbi_learn_note(clb_cl_pool *pool, size_t bytes)
     if (!pool->learning || pool->closing || bytes > pool->max_payload)
         return false; /* what can never be served is not remembered */
     size = round_up(bytes ? bytes : 1, pool->unit);
-    if (size <= pool->wanted)
+    if (size > pool->wanted)
+        pool->wanted = size;
+    else if (size < pool->failed && size > pool->good && size > pool->below)
+        pool->below = size;
+    else
         return false;
-    pool->wanted = size;
     pool->growing = true;
     return true;
+}
+
+static size_t target_at(const clb_cl_pool *pool, int64_t now)
+{
+    if (now >= pool->grow_at)
+        return pool->wanted;
+    return pool->below > pool->good ? pool->below : pool->good;
 }
 
 bool clbi_learn_back(const struct clbi_slot *slot)
 {
     clb_cl_pool *pool = slot->pool;
 
-    if (slot->bytes >= pool->wanted || (pool->grow_at && clbi_cl_now() < pool->grow_at))
+    if (slot->bytes >= target_at(pool, pool->grow_at ? clbi_cl_now() : 0))
         return false;
     pool->growing = true;
     return true;
@@ -108,7 +119,7 @@ static void look_around(const clb_cl_pool *pool, int64_t now, struct survey *s)
     uint32_t i;
 
     memset(s, 0, sizeof(*s));
-    s->target = now < pool->grow_at ? pool->good : pool->wanted;
+    s->target = target_at(pool, now);
     if (s->target > 0)
         s->goal = pool->max_bytes / s->target < pool->count
                       ? (uint32_t)(pool->max_bytes / s->target)

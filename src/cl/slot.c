@@ -76,6 +76,10 @@ static void later(clb_cl_pool *pool, size_t bytes)
     if (*wait > REFILL_MAX)
         *wait = REFILL_MAX;
     *(attempt ? &pool->grow_at : &pool->refill_at) = pool->dev->worker->now + *wait;
+    if (attempt) {
+        pool->failed = bytes;
+        pool->below = 0;
+    }
     pthread_mutex_unlock(&pool->lock);
 }
 
@@ -380,7 +384,8 @@ static void mapped(struct clbi_slot *slot)
         pool->refill_wait = 0;
         if (slot->bytes > pool->good) {
             pool->good = slot->bytes;
-            pool->grow_at = pool->grow_wait = 0;
+            if (pool->good >= pool->failed)
+                pool->grow_at = pool->grow_wait = 0;
         }
     }
     clbi_cl_pool_signal(pool);

@@ -63,7 +63,7 @@ void dbl_set_delay(int64_t ns);       /* from the moment a command could run to 
 void dbl_set_create_time(int64_t ns); /* how long clCreateBuffer() takes; default 0 */
 void dbl_set_eager(bool eager); /* clFlush() executes what can run; on at start when not threaded */
 void dbl_set_cheap(bool cheap); /* garbage in the first page only */
-void dbl_set_max_alloc(size_t bytes);
+void dbl_set_max_alloc(size_t bytes); /* later than the device: a limit that nobody was told of */
 void dbl_set_no_device(bool none);
 void dbl_set_quiet(bool quiet); /* dbl_finish() prints nothing: something will be left */
 
@@ -76,7 +76,7 @@ uint64_t dbl_calls(enum dbl_fn fn);
 uint64_t dbl_total(void); /* of all functions */
 const char *dbl_fn_name(enum dbl_fn fn);
 uint64_t dbl_events_created(void), dbl_events_live(void);
-unsigned dbl_live(void); /* objects of all kinds that exist */
+unsigned dbl_live(void);                       /* objects of all kinds that exist */
 unsigned dbl_mem_live(void), dbl_mapped(void); /* buffers that exist, that are mapped */
 unsigned dbl_context_refs(cl_context context), dbl_queue_refs(cl_command_queue queue);
 

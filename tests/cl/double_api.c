@@ -278,6 +278,8 @@ static cl_mem CL_API_CALL dblCreateBuffer(cl_context context, cl_mem_flags flags
     } else if (code == CL_SUCCESS) {
         if (!dbli_obj_is(context, KIND_CONTEXT, "create buffer") || host) {
             code = CL_INVALID_VALUE;
+        } else if (size == 0 || size > dbl.max_alloc) {
+            code = CL_INVALID_BUFFER_SIZE;
         } else {
             m = dbli_obj_new(KIND_MEM, sizeof(*m));
             m->context = (struct context *)(void *)context;
