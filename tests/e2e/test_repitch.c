@@ -453,6 +453,40 @@ static void geometry_changes(void)
     cam_close(&c);
 }
 
+/* Every buffer of the pool holds an unread picture that is not the expected one: each is moved within what
+ * there is. What comes meanwhile does not take its place. */
+static void changes_in_a_small_pool(void)
+{
+    static struct cam c;
+    const struct clb_image a = packed(CLB_PIXFMT_BGR24, 40, 30),
+                           b = packed(CLB_PIXFMT_BGR24, 30, 40);
+    clb_stream_params sp = {0};
+    cam_open(&c, &sp, 64, 0);
+    c.r.mem.limit = 2;
+    for (unsigned round = 0; round < 8; round++) {
+        const struct clb_image *old = round % 2 ? &b : &a, *new = round % 2 ? &a : &b;
+        for (unsigned i = 0; i < 3; i++) {
+            cam_send(&c, i, old, 0, 40, 0);
+            clb_packet *p = cam_read(&c, old);
+            clb_packet_free(&p);
+        }
+        cam_send(&c, 9, new, 0, 40, 0);
+        cam_send(&c, 9, new, 0, 40, 0);
+        rig_arrived(&c.r, round * 6 + 5);
+        clb_packet *p = cam_read(&c, new);
+        cam_send(&c, 9, new, 0, 40, 0);
+        rig_arrived(&c.r, round * 6 + 6);
+        clb_packet_free(&p);
+        for (unsigned i = 0; i < 2; i++) {
+            p = cam_read(&c, new);
+            clb_packet_free(&p);
+        }
+    }
+    CHECK_EQ(rig_stats(&c.r).alloc_failed, 0);
+    CHECK_EQ(rig_stats(&c.r).dropped_newest + rig_stats(&c.r).dropped_oldest, 0);
+    cam_close(&c);
+}
+
 /* The same where the host must not read: a picture that is not the expected one comes without an image and
  * as bad; one that is, is good again. */
 static void changes_write_only(void)
@@ -619,6 +653,7 @@ int main(void)
     RUN(thousand(false));
     RUN(thousand(true));
     RUN(geometry_changes());
+    RUN(changes_in_a_small_pool());
     RUN(changes_write_only());
     RUN(no_picture());
     RUN(lies());

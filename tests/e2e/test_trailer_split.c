@@ -278,6 +278,34 @@ static void limit_of_metadata(size_t limit)
     blob_free(&whole);
 }
 
+/* What cannot be asked for. */
+static void parameters(void)
+{
+    const clb_stream_params bad[] = {
+        {.trailer = (enum clb_trailer)3},
+        {.trailer = CLB_TRAILER_DEPTHAI, .max_metadata = (1u << 20) + 1},
+        {.trailer = CLB_TRAILER_DEPTHAI, .dst_pitch_align = 63},
+        {.trailer = CLB_TRAILER_NONE, .dst_plane_align = 3},
+        /* rows of 30 bytes, 20 apart */
+        {.image = {.fmt = CLB_PIXFMT_BGR24,
+                   .width = 10,
+                   .height = 10,
+                   .num_planes = 1,
+                   .plane = {{.pitch = 20}}}},
+    };
+    static struct rig r;
+    r = (struct rig){0};
+    mem_init(&r.mem);
+    rig_connect(&r, WINDOW);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        clb_stream_params sp = bad[i];
+        sp.struct_size = sizeof sp;
+        sp.name = "a";
+        CHECK_EQ(clb_stream_open(&r.s, r.link, &sp), CLB_ERR_INVAL);
+    }
+    rig_close(&r);
+}
+
 /* No pixels at all, between packets that have some; empty packets. */
 static void no_pixels(void)
 {
@@ -830,6 +858,7 @@ int main(void)
     RUN(limit_of_metadata(1));
     RUN(limit_of_metadata(300));
     RUN(limit_of_metadata(1u << 20));
+    RUN(parameters());
     RUN(no_pixels());
     RUN(lies(false));
     RUN(lies(true));
