@@ -26,7 +26,7 @@
 
 /* --format: choice i is format i + 1. */
 #define PATTERN_FORMAT_CHOICE(name, text, planes) "|" text
-#define PATTERN_FORMATS (CLB_PIXFMT_MAP(PATTERN_FORMAT_CHOICE) + 1)
+#define PATTERN_FORMATS (&(CLB_PIXFMT_MAP(PATTERN_FORMAT_CHOICE))[1])
 
 enum pattern_kind { PATTERN_BARS, PATTERN_COUNTER, PATTERN_NOISE };
 
