@@ -269,7 +269,8 @@ static int check_refused(struct recv_run *r, bool at_end)
     if (!at_end || r->read || r->frames)
         return 0;
     return report_fail(&r->report, CLB_ERR_NOMEM, r->announced.name,
-                       "no frame found memory, %llu were lost; see --slots and --memory",
+                       "no frame found memory, %llu were lost; see --slots and --memory, or give "
+                       "--format and --size",
                        (unsigned long long)s.alloc_failed);
 }
 
