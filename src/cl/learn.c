@@ -224,10 +224,10 @@ bool clbi_learn_settle(clb_cl_pool *pool, int64_t now, int64_t *due, bool *chang
 size_t clbi_learn_bytes(clb_cl_pool *pool, int64_t now)
 {
     struct survey s;
-    size_t bytes = pool->wanted;
+    size_t bytes;
 
     if (!pool->learning)
-        return bytes;
+        return pool->wanted; /* nobody changes it */
     pthread_mutex_lock(&pool->lock);
     look_around(pool, now, &s);
     bytes = wants_one(pool, now, &s) && has_room(pool, &s, 0) ? s.target : 0;

@@ -78,7 +78,8 @@ static void later(clb_cl_pool *pool, size_t bytes)
     *(attempt ? &pool->grow_at : &pool->refill_at) = pool->dev->worker->now + *wait;
     if (attempt) {
         pool->failed = bytes;
-        pool->below = 0;
+        if (pool->below >= bytes)
+            pool->below = 0;
     }
     pthread_mutex_unlock(&pool->lock);
 }

@@ -10,20 +10,10 @@
 
 static size_t page;
 
-static unsigned mem_live(void)
-{
-    return dbl_mem_live();
-}
-
-static unsigned events_live(void)
-{
-    return (unsigned)dbl_events_live();
-}
-
+/* The worker may end a moment after the last handle. */
 static void finish(void)
 {
-    kit_wait_gone(mem_live);
-    kit_wait_gone(events_live);
+    kit_wait_gone(dbl_live);
     CHECK_EQ(dbl_violations(), 0);
     CHECK_EQ(dbl_finish(), 0);
 }
@@ -371,13 +361,17 @@ static void small_ones_outlive_failed_growth(void)
         case 1: dbl_fail(DBL_CreateBuffer, 1, 1000, codes[how / 2]); break;
         case 2: dbl_fail_event(DBL_EnqueueMapBuffer, 1, 1, -5); break;
         case 3: dbl_fail(DBL_EnqueueMapBuffer, 1, 1, DBL_NULL_SUCCESS); break;
-        default: dbl_fail(DBL_CreateBuffer, 1, 1, CL_OUT_OF_RESOURCES); break;
+        default: dbl_set_max_alloc(5 * page); break;
         }
         CHECK_EQ(try_size(&k, 6 * page), CLB_ERR_NOBUFS);
         kit_settle(&k);
-        CHECK_EQ(kit_stats(&k).slot_bytes, 2 * page);
         CHECK_EQ(kit_stats(&k).wanted_bytes, 6 * page);
-        CHECK_EQ(try_size(&k, 6 * page), CLB_ERR_NOBUFS);
+        if (how / 4 == 1 && kit_stats(&k).slot_bytes == 6 * page) {
+            CHECK_EQ(kit_stats(&k).poisoned, 1); /* a slow machine: the second attempt has come */
+        } else {
+            CHECK_EQ(kit_stats(&k).slot_bytes, 2 * page);
+            CHECK_EQ(try_size(&k, 6 * page), CLB_ERR_NOBUFS);
+        }
         if (how < 4) {
             CHECK_EQ(kit_stats(&k).free, count); /* the same ones */
             CHECK_EQ(kit_stats(&k).created, created);
@@ -388,6 +382,7 @@ static void small_ones_outlive_failed_growth(void)
             }
             CHECK_GE(dbl_calls(DBL_CreateBuffer), created + 2);
             CHECK_LE(dbl_calls(DBL_CreateBuffer), created + 12);
+            kit_settle(&k);
             CHECK_EQ(kit_stats(&k).free, count);
             dbl_fail(DBL_CreateBuffer, 1, 0, 0);
         } else if (how < 8) {
@@ -395,8 +390,7 @@ static void small_ones_outlive_failed_growth(void)
             CHECK_EQ(kit_stats(&k).poisoned, 1);
         }
         CHECK_EQ(try_size(&k, 2 * page), CLB_OK);
-        CHECK_EQ(kit_alloc(&k, &buf, 0), CLB_OK);
-        clb_buf_free(&k.a, &buf);
+        dbl_set_max_alloc((size_t)1 << 30);
         k.size = 6 * page;
         CHECK_EQ(kit_alloc(&k, &buf, 10 * SEC), CLB_OK); /* in time it works */
         clb_buf_free(&k.a, &buf);
