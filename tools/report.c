@@ -82,7 +82,8 @@ static int fail(struct report *r, int err, enum clb_domain domain, int native, c
     if (keep) {
         *keep = (struct report_failure){.err = err, .domain = domain, .native = native};
         memcpy(keep->where, place, sizeof place);
-        snprintf(keep->message, sizeof keep->message, "%s", message);
+        snprintf(keep->message, sizeof keep->message, "%.*s", (int)sizeof keep->message - 1,
+                 message);
         return EXIT_FAILED;
     }
     r->failed = true;
