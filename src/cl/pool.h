@@ -125,11 +125,11 @@ struct clb_cl_pool {
     int64_t refill_at; /* an EMPTY slot is tried again from then on; 0 = none is empty */
     int64_t refill_wait;
 
-    size_t wanted; /* bytes that a buffer should have; grows, never shrinks */
-    size_t good;   /* the largest that was mapped; more than that is an attempt */
-    bool growing;  /* the worker has buffers to replace that nobody uses */
-    size_t failed; /* the attempt that failed last, 0 = none */
-    size_t below;  /* the largest asked for since that is smaller, and more than `good`; 0 = none */
+    size_t wanted;   /* bytes that a buffer should have; grows, never shrinks */
+    size_t good;     /* the largest that was mapped; more than that is an attempt */
+    bool growing;    /* the worker has buffers to replace that nobody uses */
+    size_t failed;   /* the attempt that failed last, 0 = none */
+    size_t below;    /* the largest asked for that is smaller, and more than `good`; 0 = none */
     int64_t grow_at; /* an attempt failed: `below` or `good` is enough until then */
     int64_t grow_wait;
 
