@@ -453,6 +453,40 @@ static void geometry_changes(void)
     cam_close(&c);
 }
 
+/* Rows that the peer pads: the padding is not kept, so that what was not what it was taken for cannot be put
+ * together again. It is bad, has no image, and costs nothing but itself. */
+static void thrown_away(void)
+{
+    static struct cam c;
+    struct clb_image a = packed(CLB_PIXFMT_BGR24, 40, 30);
+    const struct clb_image b = packed(CLB_PIXFMT_GRAY8, 62, 62);
+    clb_stream_params sp = {0};
+    a.plane[0].pitch = 128;
+    CHECK_EQ(span(&a) + 12, span(&b)); /* 3844 bytes */
+    cam_open(&c, &sp, 256, 0);
+    for (unsigned round = 0; round < 6; round++) {
+        clb_packet *p;
+        for (unsigned i = 0; i < 4; i++) {
+            cam_send(&c, i, &a, 12, 40, 0);
+            p = i == 0 && round % 2 == 1 ? rig_read(&c.r) : cam_read(&c, &a);
+            CHECK(i < 2 || info_of(p).spilled == 0);
+            clb_packet_free(&p);
+        }
+        if (round % 2) {
+            c.whole.data[c.whole.n - 18] ^= 0x80;
+            rig_send(&c.r, &c.whole, 0);
+        } else {
+            cam_send(&c, 7, &b, 0, 40, 0);
+        }
+        p = rig_read(&c.r);
+        CHECK_EQ(info_of(p).metadata_status, CLB_METADATA_BAD);
+        CHECK(clb_packet_image(p) == NULL);
+        CHECK_EQ(info_of(p).total, c.whole.n);
+        clb_packet_free(&p);
+    }
+    cam_close(&c);
+}
+
 /* Every buffer of the pool holds an unread picture that is not the expected one: each is moved within what
  * there is. What comes meanwhile does not take its place. */
 static void changes_in_a_small_pool(void)
@@ -588,6 +622,7 @@ static void own_pool(bool word)
         }
         CHECK(i < 2 || info_of(p).spilled == 0);
         CHECK(!word || info_of(p).spilled == 0);
+        CHECK_EQ(info_of(p).readback_bytes, 0);
         clb_packet_free(&p);
     }
     cam_close(&c);
@@ -653,6 +688,7 @@ int main(void)
     RUN(thousand(false));
     RUN(thousand(true));
     RUN(geometry_changes());
+    RUN(thrown_away());
     RUN(changes_in_a_small_pool());
     RUN(changes_write_only());
     RUN(no_picture());

@@ -707,7 +707,7 @@ static void send_whole(struct rig *r, unsigned seed)
     blob_free(&whole);
 }
 
-static void split_message(bool queued)
+static void split_message(bool queued, bool word)
 {
     enum { PARTS = 3, PART = 2000 };
     static struct rig r;
@@ -717,6 +717,11 @@ static void split_message(bool queued)
     mem_init(&r.mem);
     rig_open(&r, &sp, WINDOW);
     split_head(&head, PARTS, PARTS * PART);
+    if (word) { /* no part is a picture of its own */
+        clb_stream_close(&r.s);
+        CHECK_EQ(clb_image_init(&sp.image, CLB_PIXFMT_GRAY8, 40, 40, 0, 0), CLB_OK);
+        CHECK_EQ(clb_stream_open(&r.s, r.link, &sp), CLB_OK);
+    }
     send_whole(&r, 1);
     for (int round = 0; round < 2; round++) {
         clb_packet *p = NULL;
@@ -745,6 +750,7 @@ static void split_message(bool queued)
             CHECK_EQ(info.part_count, PARTS);
             CHECK_EQ(info.metadata_status, CLB_METADATA_NONE);
             CHECK_EQ(info.size, PART);
+            CHECK(clb_packet_image(p) == NULL);
             check_pixels(clb_packet_data(p), i, PART);
             clb_packet_free(&p);
         }
@@ -799,6 +805,21 @@ static void split_message_lies(void)
     clb_packet_free(&p);
     send_whole(&r, 9); /* 3000 bytes of pixels alone */
     send_whole(&r, 10);
+    /* All of the parts, and bytes are missing: the last one is bad. */
+    rig_send(&r, &head, 0);
+    p = rig_read(&r);
+    clb_packet_free(&p);
+    for (unsigned i = 0; i < 3; i++) {
+        head.n = 0;
+        blob_pixels(&head, i, 600);
+        rig_send(&r, &head, 0);
+        p = rig_read(&r);
+        CHECK_EQ(info_of(p).part, CLB_PART_SPLIT);
+        CHECK_EQ(info_of(p).metadata_status, i == 2 ? CLB_METADATA_BAD : CLB_METADATA_NONE);
+        check_pixels(clb_packet_data(p), i, 600);
+        clb_packet_free(&p);
+    }
+    send_whole(&r, 11);
     rig_close(&r);
     blob_free(&meta);
     blob_free(&head);
@@ -875,8 +896,9 @@ int main(void)
     }
     RUN(none());
     RUN(old_variant());
-    RUN(split_message(false));
-    RUN(split_message(true));
+    RUN(split_message(false, false));
+    RUN(split_message(true, false));
+    RUN(split_message(true, true));
     RUN(split_message_lies());
     RUN(message_group());
     return 0;
