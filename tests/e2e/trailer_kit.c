@@ -499,11 +499,17 @@ void rig_send_header(struct rig *r, size_t n)
     rig_push(r, header, sizeof header, 0);
 }
 
+void rig_bytes(struct rig *r, struct blob *all, const struct blob *b)
+{
+    all->n = 0;
+    put_header(r, blob_more(all, CLBI_WIRE_HEADER), b->n);
+    blob_put(all, b->data, b->n);
+}
+
 void rig_send_cut(struct rig *r, const struct blob *b, size_t cut)
 {
     struct blob all = {0};
-    put_header(r, blob_more(&all, CLBI_WIRE_HEADER), b->n);
-    blob_put(&all, b->data, b->n);
+    rig_bytes(r, &all, b);
     cut = cut < all.n ? cut : all.n;
     rig_push(r, all.data, cut, 0);
     rig_turn(r);
@@ -514,8 +520,7 @@ void rig_send_cut(struct rig *r, const struct blob *b, size_t cut)
 void rig_send(struct rig *r, const struct blob *b, size_t chunk)
 {
     struct blob all = {0};
-    put_header(r, blob_more(&all, CLBI_WIRE_HEADER), b->n);
-    blob_put(&all, b->data, b->n);
+    rig_bytes(r, &all, b);
     rig_push(r, all.data, all.n, chunk);
     blob_free(&all);
 }

@@ -116,7 +116,9 @@ void rig_close(struct rig *r);
 void rig_turn(struct rig *r);
 /* Bytes of the peer, at most `chunk` at once (0 = as many as go). */
 void rig_push(struct rig *r, const void *data, size_t n, size_t chunk);
-/* One packet, header and payload in a row. Waits for credit. */
+/* The bytes of one packet, header and payload. Waits for credit. */
+void rig_bytes(struct rig *r, struct blob *all, const struct blob *b);
+/* Sends them. */
 void rig_send(struct rig *r, const struct blob *b, size_t chunk);
 /* The first `cut` bytes of header and payload, a turn of the link, then the others. */
 void rig_send_cut(struct rig *r, const struct blob *b, size_t cut);
