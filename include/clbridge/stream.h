@@ -48,8 +48,9 @@
  *     metadata, and CLB_METADATA_BAD.
  *   - The first packet is received in host memory and copied once by clb_stream_read(), as a spilled
  *     one, unless `image` is configured.
- *  A trailer that contradicts itself makes its packet come as it is, raw, with CLB_METADATA_BAD; the
- *  link and later packets are not affected.
+ *  A trailer that contradicts itself makes its packet come as it is, raw, with CLB_METADATA_BAD, when
+ *  the allocator has room for all of it (alloc_failed otherwise); the link and later packets are not
+ *  affected.
  *
  * ROW PITCH (`dst_pitch_align`, `dst_plane_align`)
  *

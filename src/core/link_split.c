@@ -165,7 +165,7 @@ void clbi_split_plan(clb_stream *s, size_t total, struct clbi_plan *plan)
     if (is_part(s, total)) {
         return;
     }
-    plan->expect = configured;
+    plan->expect = configured <= total ? configured : 0;
     if (s->trailer == CLB_TRAILER_AUTO && configured > 0 && configured == total) {
         s->trailer = CLB_TRAILER_NONE; /* pixels, and no room for anything behind them */
     }

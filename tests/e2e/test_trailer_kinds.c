@@ -132,12 +132,15 @@ static void auto_without(size_t total, enum clb_trailer trailer)
 }
 
 /* A packet without a trailer, with NONE, is what it was before there were trailers. */
-static void none(void)
+static void none(bool larger)
 {
     static struct rig r;
     struct blob meta = {0}, whole = {0};
     r = (struct rig){0};
     clb_stream_params sp = {.trailer = CLB_TRAILER_NONE};
+    if (larger) { /* the picture that was foreseen is none of these */
+        CHECK_EQ(clb_image_init(&sp.image, CLB_PIXFMT_GRAY8, 100, 100, 0, 0), CLB_OK);
+    }
     mem_init(&r.mem);
     rig_open(&r, &sp, WINDOW);
     meta_any(&meta, 30);
@@ -151,6 +154,7 @@ static void none(void)
         CHECK_EQ(info.total, whole.n);
         CHECK_EQ(info.spilled, 0);
         CHECK_EQ(memcmp(clb_packet_data(p), whole.data, whole.n), 0);
+        CHECK(clb_packet_image(p) == NULL);
         clb_packet_free(&p);
     }
     rig_close(&r);
@@ -411,7 +415,8 @@ int main(void)
         RUN(auto_without(totals[i], CLB_TRAILER_NONE));
         RUN(auto_without(totals[i], CLB_TRAILER_AUTO));
     }
-    RUN(none());
+    RUN(none(false));
+    RUN(none(true));
     RUN(old_variant());
     RUN(split_message(false, false));
     RUN(split_message(true, false));
