@@ -43,6 +43,31 @@ clb_packet *clbi_queue_pop(struct clbi_queue *q)
     return p;
 }
 
+clb_packet *clbi_queue_take_newest(struct clbi_queue *q)
+{
+    clb_packet *before = NULL, *found = NULL;
+    for (clb_packet *p = q->head, *prev = NULL; p; prev = p, p = p->next) {
+        if (!p->spill_pending) {
+            found = p;
+            before = prev;
+        }
+    }
+    if (!found) {
+        return NULL;
+    }
+    if (before) {
+        before->next = found->next;
+    } else {
+        q->head = found->next;
+    }
+    if (q->tail == found) {
+        q->tail = before;
+    }
+    found->next = NULL;
+    q->len--;
+    return found;
+}
+
 void clbi_queue_splice(struct clbi_queue *dst, struct clbi_queue *src)
 {
     if (!src->head) {

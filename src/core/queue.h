@@ -19,6 +19,8 @@ struct clbi_queue {
 void clbi_queue_push(struct clbi_queue *q, clb_packet *p);
 void clbi_queue_push_front(struct clbi_queue *q, clb_packet *p);
 clb_packet *clbi_queue_pop(struct clbi_queue *q);
+/* The last one that has a buffer of its allocator; NULL = none has. */
+clb_packet *clbi_queue_take_newest(struct clbi_queue *q);
 /* Appends all of src, which is empty afterwards. */
 void clbi_queue_splice(struct clbi_queue *dst, struct clbi_queue *src);
 

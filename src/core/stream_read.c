@@ -63,6 +63,38 @@ static int try_move(clb_link *link, clb_stream *s, clb_packet *p, int64_t wait_n
     return err;
 }
 
+/* lock held, dropped in between */
+static void drop(clb_link *link, clb_packet *p)
+{
+    struct clbi_queue list = {0};
+    clbi_queue_push(&list, p);
+    pthread_mutex_unlock(&link->lock);
+    clbi_packets_drop(link, &list);
+    pthread_mutex_lock(&link->lock);
+}
+
+/* lock held, dropped in between. Where packets may get lost, the ones behind p can have all the buffers, and
+ * would wait for it for ever: one goes, as the policy has it. *p NULL: p itself. false = none of them has
+ * any. */
+static bool give_way(clb_link *link, clb_stream *s, clb_packet **p)
+{
+    clb_packet *victim;
+    if (!clbi_full_credits_early(s->on_full) || s->queue.len == s->queue.spilled) {
+        return false;
+    }
+    if (s->on_full == CLB_FULL_DROP_OLDEST) {
+        victim = *p;
+        *p = NULL;
+        s->stats.dropped_oldest++;
+    } else {
+        victim = clbi_queue_take_newest(&s->queue);
+        s->stats.dropped_newest++;
+    }
+    clbi_stream_full(s);
+    drop(link, victim);
+    return true;
+}
+
 /* lock held, dropped in between. CLB_OK = *out is set; AGAIN = dropped, look for the next one. */
 static int move(clb_link *link, clb_stream *s, clb_packet *p, int64_t deadline, clb_packet **out)
 {
@@ -75,6 +107,12 @@ static int move(clb_link *link, clb_stream *s, clb_packet *p, int64_t deadline, 
         int64_t wait = last || deadline <= now ? 0 : deadline - now;
         wait = wait < SLICE_NS ? wait : SLICE_NS;
         err = try_move(link, s, p, wait);
+        if (err == CLB_ERR_NOBUFS && give_way(link, s, &p)) {
+            if (p) {
+                continue;
+            }
+            err = CLB_ERR_AGAIN;
+        }
         if (err != CLB_ERR_NOBUFS || wait == 0) {
             break;
         }
@@ -107,13 +145,12 @@ static int move(clb_link *link, clb_stream *s, clb_packet *p, int64_t deadline, 
             clbi_stream_update_fd(s);
         }
     } else {
-        /* Refused; or the handle was closed from a callback meanwhile, and its queue is gone. */
-        struct clbi_queue list = {0};
-        s->stats.alloc_failed += err != CLB_ERR_NOBUFS;
-        clbi_queue_push(&list, p);
-        pthread_mutex_unlock(&link->lock);
-        clbi_packets_drop(link, &list);
-        pthread_mutex_lock(&link->lock);
+        /* Refused; or the handle was closed from a callback meanwhile, and its queue is gone; or it gave
+         * way. */
+        if (p) {
+            s->stats.alloc_failed += err != CLB_ERR_NOBUFS;
+            drop(link, p);
+        }
         clbi_stream_update_fd(s);
         err = CLB_ERR_AGAIN;
     }

@@ -142,6 +142,61 @@ static void open_late_drop(void)
     clb_host_pool_destroy(&pool);
 }
 
+static void run_late(struct peer *p, void *arg)
+{
+    CHECK(peer_handshake(p));
+    int a = peer_create(p, "a", 8 * PKT);
+    CHECK(peer_write_fill(p, a, 1, PKT, 5000));
+    CHECK(peer_wait_acked(p, 5000));
+    gate_wait(&gate, 1);
+    for (int i = 0; i < *(int *)arg; i++) {
+        CHECK(peer_write_fill(p, a, 2 + i, PKT, 5000));
+    }
+    CHECK(peer_wait_acked(p, 5000));
+    peer_pump_to_end(p, 30000);
+    peer_close(p);
+}
+
+/* The first packet has come before the stream was opened, and has no buffer; the ones behind it have them all.
+ * With nobody to come and nobody to go, one of them gives way. */
+static void buffers_behind(enum clb_full policy, int more)
+{
+    struct peer p;
+    int fd = peer_pair(&p, false);
+    clb_host_pool *pool = pool_of(2);
+    const bool oldest = policy == CLB_FULL_DROP_OLDEST;
+    gate_to(&gate, 0);
+    peer_start(&p, run_late, &more);
+    clb_link *link = NULL;
+    CHECK_EQ(clb_link_adopt(&link, fd, CLB_ROLE_HOST, clb_link_params(.first_open_ns = -1)),
+             CLB_OK);
+    clb_link_stats ls;
+    do {
+        check_sleep_ms(5);
+        clb_link_get_stats(link, &ls, sizeof ls);
+    } while (ls.rx_bytes < PKT);
+    check_sleep_ms(50);
+    clb_stream *s = open_stream(link, "a", pool, policy, 6);
+    gate_to(&gate, 1);
+    wait_packets(s, 1 + (unsigned)more);
+    for (int i = 0; i < 2; i++) {
+        clb_packet *pk = read_value(s, oldest ? 2 + i : 1 + i);
+        clb_packet_info info;
+        clb_packet_get_info(pk, &info, sizeof info);
+        CHECK_EQ(info.spilled, !oldest && i == 0);
+        CHECK_EQ(info.dropped_before, oldest && i == 0);
+        clb_packet_free(&pk);
+    }
+    CHECK_EQ(stats_of(s).dropped_oldest, oldest);
+    CHECK_EQ(stats_of(s).dropped_newest, oldest ? 0 : more - 1);
+    CHECK_EQ(stats_of(s).alloc_failed, 0);
+    CHECK_EQ(stats_of(s).queued, 0);
+    clb_stream_close(&s);
+    finish(&link, &p);
+    CHECK_EQ(p.stream[0].released, 1 + more);
+    clb_host_pool_destroy(&pool);
+}
+
 int main(void)
 {
     check_watchdog(200);
@@ -150,5 +205,8 @@ int main(void)
     RUN(drop_while_held(CLB_FULL_DROP_NEWEST));
     RUN(drop_newest_keeps_first());
     RUN(open_late_drop());
+    RUN(buffers_behind(CLB_FULL_DROP_OLDEST, 2));
+    RUN(buffers_behind(CLB_FULL_DROP_NEWEST, 2));
+    RUN(buffers_behind(CLB_FULL_DROP_NEWEST, 5));
     return 0;
 }
