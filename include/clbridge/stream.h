@@ -24,6 +24,10 @@
  *  CLB_FULL_DROP_NEWEST  Credit returns at once; with queue_len packets waiting or no buffer the
  *                        incoming packet is dropped (dropped_newest).
  *
+ * With a drop policy a packet can wait in host memory as well (one that came before the stream was opened,
+ * or the first one with metadata). When the packets behind it have all buffers, it gives way itself
+ * (DROP_OLDEST), or the newest of them does (DROP_NEWEST).
+ *
  * With CLB_FULL_BLOCK nothing spills that arrives after clb_stream_open() was called, when the
  * allocator has a buffer for every packet that fits the window plus those that are kept beyond
  * release (OpenCL: kernels running, waiting to be mapped again).
@@ -50,7 +54,8 @@
  *     one, unless `image` is configured.
  *  A trailer that contradicts itself makes its packet come as it is, raw, with CLB_METADATA_BAD, when
  *  the allocator has room for all of it (alloc_failed otherwise); the link and later packets are not
- *  affected.
+ *  affected. With `write_only` the last bytes of a raw packet may be missing: what there was no room for
+ *  while it was thought to have a trailer (at least 24 bytes).
  *
  * ROW PITCH (`dst_pitch_align`, `dst_plane_align`)
  *

@@ -182,7 +182,7 @@ void clbi_split_plan(clb_stream *s, size_t total, struct clbi_plan *plan)
             break;
         case CLBI_FORESEEN_EXACT:
             plan->expect = plan->front;
-            if (plan->front == configured) {
+            if (configured > 0 && plan->front == configured) {
                 plan->capacity = plan->front;
                 break;
             }
@@ -257,6 +257,16 @@ static bool misplace(clb_packet *p)
     return p->misplaced;
 }
 
+/* The first bytes of the tail go behind the front, after all. */
+static void append(clb_packet *p, size_t bytes)
+{
+    if (bytes > 0) {
+        memcpy((uint8_t *)p->buf.data + p->front, p->tail->data, bytes);
+        p->info.moved_bytes += bytes;
+        p->written = p->front + bytes;
+    }
+}
+
 /* The whole packet, trailer or whatever it is included. */
 static void keep_raw(clb_packet *p)
 {
@@ -266,14 +276,13 @@ static void keep_raw(clb_packet *p)
         return;
     }
     if (!p->rows && p->room >= p->wire_size) {
-        memcpy((uint8_t *)p->buf.data + p->front, p->tail->data, rest);
-        p->info.moved_bytes += rest;
-        p->written = p->wire_size;
+        append(p, rest);
     } else if (p->info.metadata_status != CLB_METADATA_BAD) {
         p->cut = true; /* pixels to the end, or the padding of the last row: as in extend() */
     } else if (!misplace(p)) {
-        p->pixels = p->front;
-        set_bad(p);
+        /* As much of it as there is room for. */
+        p->pixels = p->rows || p->room < p->front ? p->front : p->room;
+        append(p, p->pixels - p->front);
     }
 }
 
@@ -301,9 +310,7 @@ static void extend(clb_packet *p, size_t missing, size_t metadata)
         copy_metadata(p, tail + missing, metadata);
         return;
     }
-    memcpy((uint8_t *)p->buf.data + p->front, tail, missing);
-    p->info.moved_bytes += missing;
-    p->written = p->pixels;
+    append(p, missing);
     memmove(tail, tail + missing, metadata);
     p->meta = p->tail;
     p->info.metadata_size = metadata;

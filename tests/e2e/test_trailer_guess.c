@@ -46,7 +46,7 @@ static struct foreseen foresee(const struct oracle *o, size_t total)
         f.pixels = total > most + 64 ? total - most - 64 : 0;
     }
     /* Room for as many pixels as there may be; by the application's word that many are enough. */
-    f.capacity = f.exact && f.pixels == o->configured ? f.pixels : total - TRAILER;
+    f.capacity = f.exact && o->configured && f.pixels == o->configured ? f.pixels : total - TRAILER;
     f.expect = f.exact ? f.pixels : 0;
     return f;
 }
@@ -160,6 +160,21 @@ static void metadata_jumps(size_t pixels)
         }
         CHECK(i < 2 || (l.moved == rig_stats(&l.r).moved_bytes && l.spilled <= 2));
     }
+    line_close(&l);
+}
+
+/* Packets without pixels between some that have them: none is no size that was configured. */
+static void none_and_some(void)
+{
+    static const size_t pixels[] = {0, 0, 5000, 0, 0, 40000, 40000, 0, 0, 0, 1, 0, 0, 51000, 51100};
+    static struct line l;
+    clb_stream_params sp = {0};
+    l = (struct line){0};
+    line_open(&l, &sp);
+    for (unsigned i = 0; i < sizeof pixels / sizeof *pixels; i++) {
+        any_packet(&l, i, pixels[i], 40 + i % 3);
+    }
+    CHECK_EQ(l.spilled, 1);
     line_close(&l);
 }
 
@@ -485,6 +500,7 @@ int main(void)
     check_watchdog(200);
     RUN(metadata_jumps(20000));
     RUN(metadata_jumps(50));
+    RUN(none_and_some());
     RUN(encoded());
     RUN(anything(0, 99));
     RUN(anything(300, 98));
