@@ -52,6 +52,7 @@ static void plan(struct episode *ep, struct rng *r)
         run->on_full = (enum clb_full)((ep->number + i + ep->lane->index) % 3);
         run->queue_len = rng_range(r, 1, 6);
         run->write_async = rng_percent(r, 50);
+        run->camera = rng_percent(r, 50);
         run->write_end = run->read_end = CLB_ERR_CLOSED;
     }
 }
@@ -107,7 +108,9 @@ static void open_host(struct episode *ep)
             &run->rx, ep->host,
             clb_stream_params(.name = run->ch->name, .allocator = allocator_of(run->ch),
                               .on_full = run->on_full, .queue_len = run->queue_len,
-                              .write_window = 1024, .open_timeout_ns = 20 * soak.slack * SEC));
+                              .trailer = run->camera ? CLB_TRAILER_DEPTHAI : CLB_TRAILER_NONE,
+                              .write_only = run->ch->memory == MEMORY_CL, .write_window = 1024,
+                              .open_timeout_ns = 20 * soak.slack * SEC));
         EXPECT(ep, err == CLB_OK, "stream %u cannot be opened: %s", i, clb_error_name(err));
         CHECK_EQ(pthread_create(&run->reader, NULL, reader_main, run), 0);
     }
@@ -369,18 +372,18 @@ static void channel_start(struct channel *ch, uint32_t lane, uint32_t stream)
     ch->memory = plan[lane][stream].memory;
     ch->max_frame = (size_t)plan[lane][stream].kib * 1024;
     ch->slots = plan[lane][stream].slots;
-    ch->window = 3 * ch->max_frame + 64 * 5;
+    ch->window = 3 * (ch->max_frame + CAMERA_MORE) + 64 * 5;
     if (ch->memory == MEMORY_CL) {
         CHECK_EQ(clb_cl_pool_create(&ch->cl_pool, soak.rig.dev,
-                                    clb_cl_pool_params(.buf_size = ch->max_frame,
+                                    clb_cl_pool_params(.buf_size = ch->max_frame + CAMERA_MORE,
                                                        .count = ch->slots, .status = &st)),
                  CLB_OK);
         checker_start(&ch->checker, &soak.rig, ch->max_frame, plan[lane][stream].own_queue);
     } else if (ch->memory == MEMORY_HOST_POOL) {
-        CHECK_EQ(
-            clb_host_pool_create(&ch->host_pool, clb_host_pool_params(.buf_size = ch->max_frame,
-                                                                      .count = ch->slots)),
-            CLB_OK);
+        CHECK_EQ(clb_host_pool_create(&ch->host_pool,
+                                      clb_host_pool_params(.buf_size = ch->max_frame + CAMERA_MORE,
+                                                           .count = ch->slots)),
+                 CLB_OK);
     }
 }
 

@@ -58,6 +58,31 @@ void pattern_fill(void *data, size_t n, uint32_t base)
     }
 }
 
+static size_t camera_size(uint32_t base)
+{
+    return base % 16 == 0 ? 0 : base / 16 % (CAMERA_MORE - 24);
+}
+
+size_t camera_fill(void *out, uint32_t base)
+{
+    static const uint8_t mark[16] = {0xAB, 0xCD, 0xEF, 0x01, 0x23, 0x45, 0x67, 0x89,
+                                     0x12, 0x34, 0x56, 0x78, 0x9A, 0xBC, 0xDE, 0xF0};
+    const size_t n = camera_size(base);
+    uint8_t *end = (uint8_t *)out + n;
+    pattern_fill(out, n, ~base);
+    for (int i = 0; i < 4; i++) {
+        end[i] = (uint8_t)(CAMERA_TYPE >> 8 * i);
+        end[4 + i] = (uint8_t)(n >> 8 * i);
+    }
+    memcpy(end + 8, mark, sizeof mark);
+    return n + 24;
+}
+
+bool camera_differs(const void *metadata, size_t n, uint32_t base)
+{
+    return n != camera_size(base) || pattern_differs(metadata, n, ~base) != n;
+}
+
 size_t pattern_differs(const void *data, size_t n, uint32_t base)
 {
     const uint8_t *d = data;

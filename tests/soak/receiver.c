@@ -18,6 +18,16 @@ struct reader {
     uint64_t heap_mark; /* spilled packets then */
 };
 
+/* What the frame had been filled for: a packet without metadata was sent without, and where memory must not be
+ * read its last bytes may be missing. */
+static size_t size_sent(const clb_packet_info *info)
+{
+    return info->metadata_status != CLB_METADATA_BAD ||
+                   info->size + info->claimed_metadata + 24 == info->total
+               ? info->size
+               : info->total;
+}
+
 static uint32_t base_of(const struct run *run, uint32_t frame, size_t size)
 {
     return pattern_base(run->ep->lane->index, run->index, run->ep->number, frame, size);
@@ -30,6 +40,29 @@ static void look_by_host(const struct run *run, const clb_packet *p, uint32_t fr
     EXPECT(run->ep, at == n, "stream %u: frame %u of %zu bytes: byte %zu is not its own",
            run->index, frame, n, at);
     soak_count(&soak.looked_at, 1);
+}
+
+/* Metadata that is there is its frame's own. Without, the packet was sent so, and lies there whole; or a
+ * guess could not be repaired in memory that must not be read, and has cost the metadata alone. */
+static void look_at_metadata(const struct run *run, const clb_packet *p,
+                             const clb_packet_info *info, uint32_t frame)
+{
+    size_t n;
+    const void *metadata = clb_packet_metadata(p, &n);
+    if (info->metadata_status == CLB_METADATA_OK) {
+        EXPECT(run->ep, info->object_type == CAMERA_TYPE, "stream %u: frame %u: type %d",
+               run->index, frame, (int)info->object_type);
+        EXPECT(run->ep, !camera_differs(metadata, n, base_of(run, frame, info->size)),
+               "stream %u: frame %u: %zu bytes of metadata are not its own", run->index, frame, n);
+        soak_count(&soak.metadata, 1);
+        return;
+    }
+    EXPECT(run->ep, info->metadata_status == CLB_METADATA_BAD && n == 0,
+           "stream %u: frame %u: status %d with %zu bytes", run->index, frame,
+           (int)info->metadata_status, n);
+    EXPECT(run->ep, info->size == info->total || run->ch->memory == MEMORY_CL,
+           "stream %u: frame %u: %zu bytes of %zu", run->index, frame, info->size, info->total);
+    soak_count(&soak.bad_metadata, 1);
 }
 
 /* Released and freed in two steps: the buffer is ours in between. */
@@ -86,6 +119,9 @@ static void take_packet(struct reader *rd, clb_packet *p)
     const size_t size = clb_packet_size(p);
     EXPECT(run->ep, info.size == size, "stream %u: frame %u of %zu bytes, or of %zu", run->index,
            frame, size, info.size);
+    if (run->camera) {
+        look_at_metadata(run, p, &info, frame);
+    }
     rd->expected = info.seq + 1;
     run->dropped_seen += info.dropped_before;
     run->delivered++;
@@ -122,7 +158,7 @@ static void take_packet(struct reader *rd, clb_packet *p)
                      dice < 20   ? CHECK_READ
                      : dice < 26 ? CHECK_READ_BLOCKING
                                  : CHECK_KERNEL,
-                     base_of(run, frame, size), frame);
+                     base_of(run, frame, size_sent(&info)), frame);
         clb_cl_frame_unref(&second);
     }
 }

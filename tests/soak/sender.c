@@ -13,7 +13,7 @@ static uint32_t choose_size(struct rng *r, const struct channel *ch)
         return 0;
     }
     if (dice < 30 && ch->memory != MEMORY_LINK) {
-        return max + rng_range(r, 1, 64); /* no buffer is that large: alloc_failed */
+        return max + CAMERA_MORE + rng_range(r, 1, 64); /* no buffer is that large: alloc_failed */
     }
     if (dice < 60) {
         return max;
@@ -31,20 +31,23 @@ static uint64_t written(clb_stream *s)
     return st.written;
 }
 
-/* One frame, in one to three pieces. CLB_OK, AGAIN (nothing was sent), or the end. */
-static int write_frame(struct run *run, uint8_t *data, uint32_t size, int64_t timeout_ns,
-                       struct rng *r)
+/* One frame, in one to four pieces. CLB_OK, AGAIN (nothing was sent), or the end. */
+static int write_frame(struct run *run, uint8_t *data, uint32_t size, bool metadata,
+                       int64_t timeout_ns, struct rng *r)
 {
     const struct episode *ep = run->ep;
     const uint32_t number = (uint32_t)run->write_ok;
-    struct clb_iovec iov[3];
+    struct clb_iovec iov[4];
+    uint8_t more[CAMERA_MORE];
     uint32_t a = rng_range(r, 0, size), b = rng_range(r, a, size);
-    pattern_fill(data, size, pattern_base(ep->lane->index, run->index, ep->number, number, size));
+    const uint32_t base = pattern_base(ep->lane->index, run->index, ep->number, number, size);
+    pattern_fill(data, size, base);
     iov[0] = (struct clb_iovec){data, a};
     iov[1] = (struct clb_iovec){data + a, b - a};
     iov[2] = (struct clb_iovec){data + b, size - b};
+    iov[3] = (struct clb_iovec){more, metadata ? camera_fill(more, base) : 0};
     const uint64_t before = written(run->tx);
-    int err = clb_stream_write(run->tx, iov, 3, timeout_ns);
+    int err = clb_stream_write(run->tx, iov, 4, timeout_ns);
     if (err == CLB_ERR_AGAIN || err == CLB_ERR_TIMEOUT) {
         EXPECT(ep, written(run->tx) == before, "a write of stream %u timed out after it was sent",
                run->index);
@@ -54,7 +57,7 @@ static int write_frame(struct run *run, uint8_t *data, uint32_t size, int64_t ti
         /* What was borrowed is ours again: nobody may look at it any more. */
         memset(data, 0xA5, size);
         run->write_ok++;
-        run->write_bytes += size;
+        run->write_bytes += size + iov[3].len;
         return CLB_OK;
     }
     EXPECT(ep, err == CLB_ERR_CLOSED || err == CLB_ERR_LOST, "write of stream %u: %s", run->index,
@@ -91,7 +94,7 @@ static int try_window(struct run *run, uint8_t *data, struct rng *r)
     size_t left = by_packets ? MAX_PACKETS : run->ch->window;
     while (err == CLB_OK && left > 0) {
         size_t size = by_packets ? 1 : left < run->ch->max_frame ? left : run->ch->max_frame;
-        err = write_frame(run, data, (uint32_t)size, 20 * soak.slack * SEC, r);
+        err = write_frame(run, data, (uint32_t)size, false, 20 * soak.slack * SEC, r);
         EXPECT(ep, err != CLB_ERR_AGAIN, "stream %u: %zu of the window (%s) are missing",
                run->index, left, by_packets ? "packets" : "bytes");
         left -= size;
@@ -102,7 +105,7 @@ static int try_window(struct run *run, uint8_t *data, struct rng *r)
                clb_error_name(err));
     }
     if (err == CLB_OK) {
-        err = write_frame(run, data, 1, 0, r);
+        err = write_frame(run, data, 1, false, 0, r);
         EXPECT(ep, err != CLB_OK, "stream %u: more than its window (%s) went out", run->index,
                by_packets ? "packets" : "bytes");
         err = err == CLB_ERR_AGAIN ? CLB_OK : err;
@@ -134,7 +137,7 @@ static void *writer_main(void *arg)
     const int64_t for_ever = 30 * soak.slack * SEC;
     const int64_t patience[4] = {0, 2 * MS, 50 * MS, for_ever};
     struct rng r = rng_seed(soak.seed, ep->lane->index, ep->number, 100 + run->index);
-    uint8_t *data = malloc(run->ch->max_frame + 64);
+    uint8_t *data = malloc(run->ch->max_frame + CAMERA_MORE + 64);
     CHECK(data != NULL);
     int err = CLB_OK;
     while (!over(err) && !atomic_load(&ep->stop_writing)) {
@@ -150,7 +153,7 @@ static void *writer_main(void *arg)
         const uint32_t size = choose_size(&r, run->ch);
         do {
             const int64_t timeout = patience[rng_below(&r, 4)];
-            err = write_frame(run, data, size, timeout, &r);
+            err = write_frame(run, data, size, run->camera, timeout, &r);
             EXPECT(ep, err != CLB_ERR_AGAIN || timeout != for_ever,
                    "stream %u: no credit for a frame of %u bytes", run->index, size);
             if (err == CLB_ERR_AGAIN) {

@@ -56,6 +56,13 @@ void pattern_fill(void *data, size_t n, uint32_t base);
 /* The first byte that differs; n = none does. */
 size_t pattern_differs(const void *data, size_t n, uint32_t base);
 
+/* Behind the pixels of a camera: metadata that come from the base of the frame, and a trailer (wire section
+ * 9.1). Its size; at most CAMERA_MORE. */
+#define CAMERA_MORE 512u
+#define CAMERA_TYPE 4711
+size_t camera_fill(void *out, uint32_t base);
+bool camera_differs(const void *metadata, size_t n, uint32_t base);
+
 /* ---- cable.c: the connection between the two --------------------------------------------------- */
 
 enum cut_how { CUT_NONE, CUT_CLOSE, CUT_RESET, CUT_SILENT, CUT_HALF };
@@ -134,7 +141,7 @@ enum memory { MEMORY_CL, MEMORY_HOST_POOL, MEMORY_LINK };
 struct channel {
     char name[16];
     enum memory memory;
-    size_t max_frame; /* bytes of a buffer of its pool */
+    size_t max_frame; /* bytes; a buffer of its pool has CAMERA_MORE more */
     size_t window;
     clb_cl_pool *cl_pool;
     clb_host_pool *host_pool;
@@ -151,6 +158,7 @@ struct run {
     enum clb_full on_full;
     uint32_t queue_len;
     bool write_async;
+    bool camera; /* its packets have metadata, but for those that try out the window */
     pthread_t writer, reader;
     clb_stream *tx, *rx;
     /* The window is tried out while nobody reads: asked by the writer, parked by the reader. */
@@ -215,7 +223,8 @@ struct soak {
     clb_loop *shared_loop;
     atomic_bool stop, rest; /* the end; a pause of all lanes between episodes */
     atomic_uint_fast64_t sent, delivered, dropped, spilled, bytes, looked_at, device_looks, probes,
-        interrupts, stalls, alloc_failed, commands, slowest_open, longest_pause; /* ms */
+        metadata, bad_metadata, interrupts, stalls, alloc_failed, commands, slowest_open,
+        longest_pause; /* ms */
     atomic_uint_fast64_t ended[3], cut[5];
 };
 extern struct soak soak;

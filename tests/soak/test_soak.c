@@ -196,7 +196,8 @@ static void summary(int64_t ms, const struct at_rest *at, long early, long late)
     printf("soak: %lld s, seed %llu%s: %llu episodes (%llu ended by the device, %llu by the host, "
            "cut: %llu closed, %llu reset, %llu silent, %llu half closed), frames %llu sent, %llu "
            "delivered, %llu dropped, %llu refused, %llu spilled, %llu MB, looked at %llu by the "
-           "host, %llu by the device, %llu windows tried, %llu commands, %llu stalls, %llu "
+           "host, %llu by the device, metadata %llu times (%llu bad), %llu windows tried, %llu "
+           "commands, %llu stalls, %llu "
            "interrupts, slowest open %llu ms, longest pause %llu ms, rss %ld kB then %ld kB (at "
            "rest %ld, %ld), %d fds, "
            "%d threads: ok\n",
@@ -206,10 +207,11 @@ static void summary(int64_t ms, const struct at_rest *at, long early, long late)
            now_at(&soak.cut[CUT_RESET]), now_at(&soak.cut[CUT_SILENT]), now_at(&soak.cut[CUT_HALF]),
            now_at(&soak.sent), now_at(&soak.delivered), now_at(&soak.dropped),
            now_at(&soak.alloc_failed), now_at(&soak.spilled), now_at(&soak.bytes) / 1000000,
-           now_at(&soak.looked_at), now_at(&soak.device_looks), now_at(&soak.probes),
-           now_at(&soak.commands), now_at(&soak.stalls), now_at(&soak.interrupts),
-           now_at(&soak.slowest_open), now_at(&soak.longest_pause), early, late, at->rss_kb,
-           at->last_rss_kb, at->fds, at->threads);
+           now_at(&soak.looked_at), now_at(&soak.device_looks), now_at(&soak.metadata),
+           now_at(&soak.bad_metadata), now_at(&soak.probes), now_at(&soak.commands),
+           now_at(&soak.stalls), now_at(&soak.interrupts), now_at(&soak.slowest_open),
+           now_at(&soak.longest_pause), early, late, at->rss_kb, at->last_rss_kb, at->fds,
+           at->threads);
 }
 
 static bool sanitized(void)
