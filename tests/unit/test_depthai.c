@@ -79,6 +79,49 @@ Test(depthai, a_stride_that_lies)
     cr_expect_eq(parse(&info, s, &t, CLB_DEPTHAI_ANY), CLB_ERR_PROTO);
 }
 
+/* What other releases of v2 are said to write: sourceFb, cam of 4 or none, an angle, one time. */
+Test(depthai, other_forms_of_v2)
+{
+    static const int64_t fb[8] = {22, 64, 48, 80, 1, 0, 0, 0}, none[8] = {33};
+
+    for (int bits = 0; bits < 32; bits++) {
+        const bool source = bits & 1, cam = bits & 2, angle = bits & 4, device = bits & 8,
+                   more = bits & 16;
+        static struct nop n;
+        clb_depthai_info info;
+
+        n.size = 0;
+        nop_struct(&n, 5u + source + cam + angle + device + more);
+        nop_fb(&n, fb);
+        if (source)
+            nop_fb(&n, none);
+        if (cam)
+            nop_cam(&n, 4);
+        if (angle)
+            nop_fixed(&n, 0x88, 0, 4);
+        nop_int(&n, 3);
+        nop_int(&n, 2);
+        nop_int(&n, 1234);
+        nop_time(&n, 5, 6);
+        if (device)
+            nop_time(&n, 7, 8);
+        if (more)
+            nop_array(&n, 0);
+        for (int r = CLB_DEPTHAI_ANY; r <= CLB_DEPTHAI_V2; r++) {
+            cr_assert_eq(
+                parse_at_wall(&info, n.bytes, n.size, 5760, 1, (enum clb_depthai_release)r), CLB_OK,
+                "%d", bits);
+            cr_expect(info.kind == CLB_DEPTHAI_FRAME && info.image.fmt == CLB_PIXFMT_NV12);
+            cr_expect_eq(info.category, 3);
+            cr_expect_eq(info.camera_socket, 2);
+            cr_expect_eq(info.sequence_num, 1234);
+            cr_expect_eq(info.ts_ns, INT64_C(5000000006));
+            cr_expect_eq(info.ts_device_ns, device ? INT64_C(7000000008) : 0);
+            cr_expect_eq(info.iso, cam ? 2 : 0);
+        }
+    }
+}
+
 Test(depthai, the_frame_of_an_unknown_number)
 {
     clb_depthai_info info;
