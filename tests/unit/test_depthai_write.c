@@ -293,6 +293,68 @@ Test(depthai_write, largest_numbers_fit)
     }
 }
 
+/* The shortest form of every value, by its sign (wire section 9.2). */
+Test(depthai_write, integers)
+{
+    static const struct {
+        int64_t value;
+        uint8_t bytes[9];
+        size_t size;
+    } rows[] = {
+        {0, {0}, 1},
+        {127, {127}, 1},
+        {-1, {0xFF}, 1},
+        {-64, {0xC0}, 1},
+        {-65, {0x84, 0xBF}, 2},
+        {-128, {0x84, 0x80}, 2},
+        {128, {0x85, 0x80, 0}, 3},
+        {-129, {0x85, 0x7F, 0xFF}, 3},
+        {1700, {0x85, 0xA4, 0x06}, 3},
+        {INT16_MIN, {0x85, 0, 0x80}, 3},
+        {INT16_MAX, {0x85, 0xFF, 0x7F}, 3},
+        {INT16_MAX + 1, {0x86, 0, 0x80, 0, 0}, 5},
+        {INT32_MIN, {0x86, 0, 0, 0, 0x80}, 5},
+        {INT32_MAX, {0x86, 0xFF, 0xFF, 0xFF, 0x7F}, 5},
+        {(int64_t)INT32_MAX + 1, {0x87, 0, 0, 0, 0x80, 0, 0, 0, 0}, 9},
+        {INT64_MIN, {0x87, 0, 0, 0, 0, 0, 0, 0, 0x80}, 9},
+    };
+    static const struct {
+        uint32_t value;
+        uint8_t bytes[5];
+        size_t size;
+    } unsigned_rows[] = {
+        {127, {127}, 1},
+        {128, {0x80, 128}, 2},
+        {255, {0x80, 255}, 2},
+        {256, {0x81, 0, 1}, 3},
+        {300, {0x81, 0x2C, 0x01}, 3},
+        {65535, {0x81, 0xFF, 0xFF}, 3},
+        {65536, {0x82, 0, 0, 1, 0}, 5},
+        {UINT32_MAX, {0x82, 0xFF, 0xFF, 0xFF, 0xFF}, 5},
+    };
+    clb_depthai_write_params p = real(CLB_DEPTHAI_V3_10, image(CLB_PIXFMT_GRAY8, 640, 400, 0));
+    uint8_t out[CLB_DEPTHAI_TRAILER_MAX];
+    struct clbi_nop_members all;
+    size_t n = 0;
+
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        p.sequence_num = rows[i].value;
+        cr_assert_eq(clb_depthai_write(out, sizeof out, &n, &p), CLB_OK);
+        cr_assert(clbi_nop_members(&all, out, n - TRAILER_TAIL));
+        cr_expect_eq(all.member[4].at - all.member[3].at, (ptrdiff_t)rows[i].size, "row %zu", i);
+        cr_expect_eq(memcmp(all.member[3].at, rows[i].bytes, rows[i].size), 0, "row %zu", i);
+    }
+    for (size_t i = 0; i < sizeof unsigned_rows / sizeof *unsigned_rows; i++) {
+        p.category = unsigned_rows[i].value;
+        cr_assert_eq(clb_depthai_write(out, sizeof out, &n, &p), CLB_OK);
+        cr_assert(clbi_nop_members(&all, out, n - TRAILER_TAIL));
+        cr_expect_eq(all.member[8].at - all.member[7].at, (ptrdiff_t)unsigned_rows[i].size,
+                     "row %zu", i);
+        cr_expect_eq(memcmp(all.member[7].at, unsigned_rows[i].bytes, unsigned_rows[i].size), 0,
+                     "row %zu", i);
+    }
+}
+
 /* Without one of the caller's: the identity, as big as the image. */
 Test(depthai_write, identity)
 {
