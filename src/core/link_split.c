@@ -263,7 +263,8 @@ static void append(clb_packet *p, size_t bytes)
     if (bytes > 0) {
         memcpy((uint8_t *)p->buf.data + p->front, p->tail->data, bytes);
         p->info.moved_bytes += bytes;
-        p->written = p->front + bytes;
+        p->front += bytes;
+        p->written = p->front;
     }
 }
 

@@ -406,6 +406,37 @@ static void exact_pool(void)
     cam_close(&c);
 }
 
+/* Rows that lie right as they come, and then wider ones: those were put together before it was known that they
+ * have to be moved. */
+static void wider(void)
+{
+    static struct cam c;
+    const struct clb_image a = packed(CLB_PIXFMT_GRAY8, 64, 48),
+                           b = packed(CLB_PIXFMT_GRAY8, 65, 48);
+    clb_stream_params sp = {0};
+    cam_open(&c, &sp, 64, 0);
+    for (unsigned i = 0; i < 9; i++) {
+        const bool turn = i % 3 == 2;
+        cam_send(&c, i, turn ? &b : &a, 0, 40, 0);
+        clb_packet *p = cam_read(&c, turn ? &b : &a);
+        if (turn && i > 2) {
+            CHECK_EQ(info_of(p).spilled, 1);
+        }
+        clb_packet_free(&p);
+    }
+    for (unsigned i = 0; i < 4; i++) {
+        cam_send(&c, i, i < 3 ? &a : &b, 0, 40, 0);
+        clb_packet *p = cam_read(&c, i < 3 ? &a : &b);
+        if (i == 3) {
+            CHECK_EQ(info_of(p).moved_bytes, 48);
+            CHECK_EQ(info_of(p).readback_bytes, span(&b));
+        }
+        clb_packet_free(&p);
+    }
+    CHECK_EQ(rig_stats(&c.r).bad_metadata, 0);
+    cam_close(&c);
+}
+
 void repitch_camera(void)
 {
     RUN(learned_all());
@@ -421,4 +452,5 @@ void repitch_camera(void)
     RUN(own_pool(true));
     RUN(auto_without());
     RUN(exact_pool());
+    RUN(wider());
 }
