@@ -152,6 +152,32 @@ Test(depthai_bad, members_that_nobody_knows_yet)
             }
 }
 
+/* Under a number that is in no table, what only begins as a frame does is none, and no error. */
+Test(depthai_bad, almost_a_frame)
+{
+    static struct nop n;
+    clb_depthai_info info;
+
+    for (uint32_t members = 0; members <= 12; members++) {
+        nop_frame(&n, nv12, 2, 5, 1);
+        n.size--; /* in the place of transformation */
+        nop_struct(&n, members);
+        for (uint32_t i = 0; i < members; i++)
+            nop_int(&n, 0);
+        cr_assert_eq(parse(&info, &n, 5760, 77, CLB_DEPTHAI_ANY), CLB_OK, "%u", members);
+        cr_expect_eq(info.kind, members >= 11 ? CLB_DEPTHAI_FRAME : CLB_DEPTHAI_OTHER, "%u",
+                     members);
+    }
+    n.size = 0;
+    nop_struct(&n, 2);
+    nop_time(&n, 1, 1);
+    nop_time(&n, 1, -1);
+    cr_assert_eq(parse(&info, &n, 5760, 77, CLB_DEPTHAI_ANY), CLB_OK);
+    cr_expect_eq(info.kind, CLB_DEPTHAI_OTHER);
+    n.size--;
+    cr_assert_eq(parse(&info, &n, 5760, 77, CLB_DEPTHAI_ANY), CLB_OK, "malformed, but not ours");
+}
+
 /* A frame that ends before what must be in it. */
 Test(depthai_bad, members_that_are_missing)
 {
