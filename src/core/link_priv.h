@@ -168,6 +168,7 @@ struct clb_stream {
     } parts;            /* of the split message that comes in */
     struct {
         uint32_t count, left;
+        uint64_t next_seq;   /* of the next packet that is looked at, if nothing is dropped */
     } group;                 /* of the message group that is being read */
     struct clbi_tail *tails; /* free ones */
     struct clbi_tail_slab *tail_slabs;

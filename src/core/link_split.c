@@ -442,11 +442,13 @@ void clbi_split_finish(clb_packet *p)
 
 /* ---- for the reader --------------------------------------------------------------------------- */
 
-/* Of a message group: heads and members in the order of delivery. */
+/* Of a message group: heads and members in the order of arrival. What was looked at and is dropped
+ * afterwards has been counted; what never gets here has not. */
 static void count_group(clb_packet *p, const struct clbi_metadata *md)
 {
     clb_stream *s = p->stream;
-    const uint64_t lost = p->info.seq - s->expect_seq;
+    const uint64_t lost = p->info.seq - s->group.next_seq;
+    s->group.next_seq = p->info.seq + 1;
     s->group.left = lost < s->group.left ? s->group.left - (uint32_t)lost : 0;
     if (md->part != CLB_PART_WHOLE) {
         p->info.part = md->part;

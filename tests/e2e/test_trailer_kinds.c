@@ -403,6 +403,46 @@ static void message_group(void)
     blob_free(&whole);
 }
 
+/* A member that is lost keeps its number, whether it gave way unread or found no buffer when it was read. */
+static void group_with_losses(bool unread)
+{
+    static struct rig r;
+    struct blob head = {0}, meta = {0}, first = {0}, second = {0};
+    clb_stream_params sp = {.trailer = CLB_TRAILER_DEPTHAI};
+    sp.on_full = unread ? CLB_FULL_DROP_OLDEST : CLB_FULL_BLOCK;
+    sp.queue_len = 1;
+    r = (struct rig){0};
+    mem_init(&r.mem);
+    rig_open(&r, &sp, WINDOW);
+    r.mem.fixed = unread ? 0 : 1000;
+    blob_file(&head, "trailers/v3.10/messagegroup-2.trailer.bin");
+    meta_any(&meta, 50);
+    pack(&first, 4, 2000, &meta, TYPE_UNKNOWN);
+    pack(&second, 5, 600, &meta, TYPE_UNKNOWN);
+    for (unsigned round = 0; round < 3; round++) {
+        rig_send(&r, &head, 0);
+        clb_packet *p = rig_read(&r);
+        CHECK_EQ(info_of(p).part, CLB_PART_GROUP_HEAD);
+        clb_packet_free(&p);
+        rig_send(&r, &first, 0);
+        rig_send(&r, &second, 0);
+        rig_arrived(&r, 3 * round + 3);
+        p = rig_read(&r);
+        CHECK_EQ(info_of(p).dropped_before, 1);
+        CHECK_EQ(info_of(p).part, CLB_PART_GROUP);
+        CHECK_EQ(info_of(p).part_index, 1);
+        check_split(p, 5, 600, &meta, TYPE_UNKNOWN, CLB_METADATA_OK);
+        clb_packet_free(&p);
+    }
+    CHECK_EQ(rig_stats(&r).dropped_oldest, unread ? 3 : 0);
+    CHECK_EQ(rig_stats(&r).alloc_failed, unread ? 0 : 3);
+    rig_close(&r);
+    blob_free(&head);
+    blob_free(&meta);
+    blob_free(&first);
+    blob_free(&second);
+}
+
 int main(void)
 {
     check_watchdog(100);
@@ -423,5 +463,7 @@ int main(void)
     RUN(split_message(true, true));
     RUN(split_message_lies());
     RUN(message_group());
+    RUN(group_with_losses(true));
+    RUN(group_with_losses(false));
     return 0;
 }
