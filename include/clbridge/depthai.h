@@ -47,7 +47,8 @@ typedef struct clb_depthai_info {
     int32_t object_type;        /* as the peer numbers it; differs between releases */
     enum clb_depthai_kind kind; /* which of the members below are filled */
     struct clb_image image;     /* layout of the pixels, checked against data_size; fmt 0 = a frame
-                                   type without a counterpart here, see frame_type */
+                                   type without a counterpart here, see frame_type:
+                                   only width and height are filled, 0 = not told */
     int32_t frame_type;         /* depthai's own number of the frame type; -1 = no frame */
     int64_t sequence_num;       /* counted by the device */
     int64_t ts_ns;              /* host-synchronised monotonic time of exposure, ns */
@@ -81,10 +82,11 @@ typedef struct clb_depthai_parse_params {
 
 /**
  * Reads metadata. Strides and plane offsets that are not set mean that rows and planes are packed.
- * At most `size` bytes of *out are filled.
+ * The metadata is one structure and nothing behind it, at most 4096 values in it, 8 containers inside
+ * each other. At most `size` bytes of *out are filled.
  * @owner out by the caller. @thread any. @blocks no; no memory is allocated.
  * @return CLB_OK (an unknown type too, with kind CLB_DEPTHAI_OTHER); PROTO (malformed, or geometry
- *         that does not fit data_size); INVAL; NOSYS in this version.
+ *         that does not fit data_size); INVAL.
  */
 CLB_API CLB_NODISCARD int clb_depthai_parse(clb_depthai_info *out, size_t size,
                                             const clb_depthai_parse_params *params);
@@ -124,8 +126,9 @@ typedef struct clb_depthai_write_params {
  * Writes what follows the pixels of an ImgFrame: metadata, object type, size and end mark. Send it
  * as the second piece of a gather write, behind the pixels.
  * @owner out: cap bytes by the caller. @thread any. @blocks no; no memory is allocated.
- * @return CLB_OK with *written bytes; TOOBIG (cap is too small), INVAL (image, negative time),
- *         NOSYS (release or format; in this version everything).
+ * @return CLB_OK with *written bytes; TOOBIG (cap is too small, or more than 51200 bytes of
+ *         metadata), INVAL (image or a layout that depthai cannot say, negative time,
+ *         transformation of another release), NOSYS (release or format).
  */
 CLB_API CLB_NODISCARD int clb_depthai_write(void *out, size_t cap, size_t *written,
                                             const clb_depthai_write_params *params);
