@@ -82,8 +82,8 @@ typedef struct clb_depthai_parse_params {
 
 /**
  * Reads metadata. Strides and plane offsets that are not set mean that rows and planes are packed.
- * The metadata is one structure and nothing behind it, at most 4096 values in it, 8 containers inside
- * each other. At most `size` bytes of *out are filled.
+ * The metadata is one structure and nothing behind it, of at most 4096 values and 8 containers
+ * inside each other. At most `size` bytes of *out are filled.
  * @owner out by the caller. @thread any. @blocks no; no memory is allocated.
  * @return CLB_OK (an unknown type too, with kind CLB_DEPTHAI_OTHER); PROTO (malformed, or geometry
  *         that does not fit data_size); INVAL.
