@@ -5,14 +5,16 @@
 
 #include "soak.h"
 
-/* Frames of all kinds: empty, tiny, middling, as large as a buffer, and sometimes larger than any. */
-static uint32_t choose_size(struct rng *r, const struct channel *ch)
+/* Frames of all kinds: empty, tiny, middling, as large as a buffer, and sometimes larger than any; but not of
+ * cameras, for where they are taken for as large as the last one their end is cut off. */
+static uint32_t choose_size(struct rng *r, const struct run *run)
 {
+    const struct channel *ch = run->ch;
     uint32_t max = (uint32_t)ch->max_frame, dice = rng_below(r, 1000);
     if (dice < 15) {
         return 0;
     }
-    if (dice < 30 && ch->memory != MEMORY_LINK) {
+    if (dice < 30 && ch->memory != MEMORY_LINK && !run->camera) {
         return max + CAMERA_MORE + rng_range(r, 1, 64); /* no buffer is that large: alloc_failed */
     }
     if (dice < 60) {
@@ -150,7 +152,7 @@ static void *writer_main(void *arg)
             continue;
         }
         take_commands(run);
-        const uint32_t size = choose_size(&r, run->ch);
+        const uint32_t size = choose_size(&r, run);
         do {
             const int64_t timeout = patience[rng_below(&r, 4)];
             err = write_frame(run, data, size, run->camera, timeout, &r);
