@@ -437,6 +437,133 @@ static void wider(void)
     cam_close(&c);
 }
 
+/* Pictures that are larger by more than metadata can be: nothing is placed by a layout that cannot be it. */
+static void leaps(void)
+{
+    static struct cam c;
+    const struct clb_image a = packed(CLB_PIXFMT_BGR24, 40, 30),
+                           b = packed(CLB_PIXFMT_GRAY8, 90, 60);
+    clb_stream_params sp = {.max_metadata = 1000};
+    cam_open(&c, &sp, 64, 0);
+    for (unsigned i = 0; i < 16; i++) {
+        const struct clb_image *src = i % 4 < 2 ? &a : &b;
+        cam_send(&c, i, src, 0, 40, 0);
+        clb_packet *p = cam_read(&c, src);
+        CHECK_EQ(info_of(p).readback_bytes, 0);
+        clb_packet_free(&p);
+    }
+    CHECK_EQ(rig_stats(&c.r).bad_metadata, 0);
+    cam_close(&c);
+}
+
+/* Fewer rows of another width than the ones that were placed: what was taken for pixels is metadata. */
+static void shorter(void)
+{
+    static struct cam c;
+    const struct clb_image a = packed(CLB_PIXFMT_BGR24, 40, 30),
+                           b = packed(CLB_PIXFMT_BGR24, 20, 30);
+    clb_stream_params sp = {0};
+    cam_open(&c, &sp, 64, 0);
+    for (unsigned i = 0; i < 12; i++) {
+        cam_send(&c, i, i % 4 < 3 ? &a : &b, 0, 2500, 0);
+        clb_packet *p = cam_read(&c, i % 4 < 3 ? &a : &b);
+        CHECK(i % 4 < 3 || info_of(p).readback_bytes == span(&a) + span(&a) - span(&b));
+        clb_packet_free(&p);
+    }
+    CHECK_EQ(rig_stats(&c.r).bad_metadata, 0);
+    cam_close(&c);
+}
+
+/* The metadata began in the padding that was thrown away: it is gone, and none is made up. */
+static void thrown_away_metadata(void)
+{
+    static struct cam c;
+    struct clb_image a = packed(CLB_PIXFMT_BGR24, 40, 30);
+    clb_stream_params sp = {0};
+    a.plane[0].pitch = 128;
+    cam_open(&c, &sp, 256, 0);
+    for (unsigned i = 0; i < 3; i++) {
+        cam_send(&c, i, &a, 12, 40, 0);
+        clb_packet *p = cam_read(&c, &a);
+        clb_packet_free(&p);
+    }
+    c.meta.n = 0;
+    meta_any(&c.meta, 300);
+    pack(&c.whole, 7, span(&a) + 12 - 100, &c.meta, TYPE_UNKNOWN);
+    rig_send(&c.r, &c.whole, 0);
+    clb_packet *p = rig_read(&c.r);
+    CHECK_EQ(info_of(p).metadata_status, CLB_METADATA_BAD);
+    CHECK(clb_packet_metadata(p, NULL) == NULL);
+    CHECK(clb_packet_image(p) == NULL);
+    clb_packet_free(&p);
+    CHECK_EQ(rig_stats(&c.r).bad_metadata, 1);
+    cam_close(&c);
+}
+
+/* Buffers that have room for the payload, and not for the rows further apart: there is no packet, and nobody
+ * writes behind them. */
+static void rows_do_not_fit(void)
+{
+    static struct cam c;
+    const struct clb_image src = packed(CLB_PIXFMT_BGR24, 40, 30), dst = placed(&src, 64, 0);
+    clb_stream_params sp = {0};
+    clb_packet *p = NULL;
+    cam_open(&c, &sp, 64, 0);
+    c.r.mem.fixed = span(&dst) - 1;
+    for (unsigned i = 0; i < 6; i++) {
+        cam_send(&c, i, &src, 0, 40, 0);
+        rig_arrived(&c.r, i + 1);
+        CHECK_EQ(clb_stream_read(c.r.s, &p, 0), CLB_ERR_AGAIN);
+    }
+    CHECK_EQ(rig_stats(&c.r).alloc_failed, 6);
+    c.r.mem.fixed = span(&dst);
+    cam_send(&c, 7, &src, 0, 40, 0);
+    p = cam_read(&c, &src);
+    clb_packet_free(&p);
+    cam_close(&c);
+}
+
+/* More between the rows than is thrown away while it arrives, and less room where they are to go. */
+static void wide_gaps(void)
+{
+    static struct cam c;
+    struct clb_image src = packed(CLB_PIXFMT_GRAY8, 10, 3);
+    clb_stream_params sp = {0};
+    src.plane[0].pitch = 70000;
+    cam_open(&c, &sp, 64, 0);
+    for (unsigned i = 0; i < 5; i++) {
+        cam_send(&c, i, &src, 0, 40, 0);
+        clb_packet *p = cam_read(&c, &src);
+        CHECK_EQ(info_of(p).spilled, 1);
+        CHECK_EQ(info_of(p).readback_bytes, 0);
+        clb_packet_free(&p);
+    }
+    cam_close(&c);
+}
+
+/* Bad twice over is one bad packet. */
+static void lies_write_only(void)
+{
+    static struct cam c;
+    const struct clb_image src = packed(CLB_PIXFMT_BGR24, 40, 30);
+    clb_stream_params sp = {.write_only = 1, .image = src};
+    cam_open(&c, &sp, 64, 0);
+    for (unsigned i = 0; i < 4; i++) {
+        cam_send(&c, i, &src, 0, 40, 0);
+        clb_packet *p = cam_read(&c, &src);
+        clb_packet_free(&p);
+        c.whole.data[c.whole.n - 18] ^= 0x80; /* the size */
+        rig_send(&c.r, &c.whole, 0);
+        p = rig_read(&c.r);
+        CHECK_EQ(info_of(p).metadata_status, CLB_METADATA_BAD);
+        CHECK(clb_packet_image(p) == NULL);
+        clb_packet_free(&p);
+        CHECK_EQ(rig_stats(&c.r).bad_metadata, i + 1);
+    }
+    CHECK_EQ(rig_stats(&c.r).readback_bytes, 0);
+    cam_close(&c);
+}
+
 void repitch_camera(void)
 {
     RUN(learned_all());
@@ -453,4 +580,10 @@ void repitch_camera(void)
     RUN(auto_without());
     RUN(exact_pool());
     RUN(wider());
+    RUN(leaps());
+    RUN(shorter());
+    RUN(thrown_away_metadata());
+    RUN(rows_do_not_fit());
+    RUN(wide_gaps());
+    RUN(lies_write_only());
 }

@@ -146,6 +146,7 @@ static void another_size(void)
         if (i % 2) {
             CHECK(clb_packet_image(p) == NULL);
             CHECK_EQ(clb_packet_size(p), whole.n);
+            CHECK_EQ(info_of(p).spilled, 0);
             check_pixels(clb_packet_data(p), i, whole.n);
         } else {
             check_rows(p, whole.data, &src, &dst);

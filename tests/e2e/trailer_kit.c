@@ -72,6 +72,7 @@ static int do_release(void *opaque, struct clb_buf *buf, size_t written)
     check_guards(b);
     pthread_mutex_lock(&m->lock);
     m->released++;
+    m->last_written = written;
     pthread_mutex_unlock(&m->lock);
     b->released = true;
     buf->data = NULL;

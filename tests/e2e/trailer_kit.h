@@ -81,6 +81,7 @@ struct mem {
     int limit;    /* NOBUFS while so many are out; 0 = no limit */
     bool stretch; /* a capacity above the payload is right */
     int calls, given, freed, released, refs, unrefs, toobig, nobufs;
+    size_t last_written;       /* by the last release */
     struct clb_alloc_req last; /* of the last call */
 };
 

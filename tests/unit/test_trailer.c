@@ -85,6 +85,13 @@ Test(trailer, with_mark_and_lies)
     }
 }
 
+/* Short ends, as a stream without marks leaves them: what lies before them is not looked at. */
+Test(trailer, mark_and_nothing_before_it)
+{
+    for (size_t known = 0; known < 24; known++)
+        expect_bad(end_of(1000, known, 2, 10, true, true), 1000);
+}
+
 Test(trailer, without_mark)
 {
     expect_valid(end_of(8, 24, 1, 0, false, true), 0, 1, 0, false);
