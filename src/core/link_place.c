@@ -169,9 +169,9 @@ static bool receive_for(clb_link *link, clb_stream *s)
     if (block && (ps->in_packets >= CLBI_MAX_PACKETS || ps->in_fill + ev->size > ps->in_window)) {
         clbi_stream_full(s);
     }
-    /* With DROP_NEWEST the one that is being moved is older, and gets the buffers first. */
+    /* With DROP_NEWEST the one that is being moved is older, and gets the next buffer. */
     if (clbi_full_refuses(s->on_full, s->queue.len, s->queue_len) ||
-        (s->on_full == CLB_FULL_DROP_NEWEST && s->moving)) {
+        (s->on_full == CLB_FULL_DROP_NEWEST && s->starved)) {
         clbi_stream_full(s);
         return refuse(link, s, &s->stats.dropped_newest);
     }

@@ -148,6 +148,7 @@ struct clb_stream {
     bool interrupted;
     bool ready_due;   /* ready_cb is to be called from the loop */
     bool moving;      /* a reader moves a spilled packet; others wait */
+    bool starved;     /* and has found no buffer for it yet */
     bool peer_closed; /* the peer ended its half after having opened it */
     bool refused;     /* our CREATE was refused */
     int refuse_err;

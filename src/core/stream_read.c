@@ -107,6 +107,7 @@ static int move(clb_link *link, clb_stream *s, clb_packet *p, int64_t deadline, 
         int64_t wait = last || deadline <= now ? 0 : deadline - now;
         wait = wait < SLICE_NS ? wait : SLICE_NS;
         err = try_move(link, s, p, wait);
+        s->starved = err == CLB_ERR_NOBUFS;
         if (err == CLB_ERR_NOBUFS && give_way(link, s, &p)) {
             if (p) {
                 continue;
@@ -126,7 +127,7 @@ static int move(clb_link *link, clb_stream *s, clb_packet *p, int64_t deadline, 
             }
         }
     }
-    s->moving = false;
+    s->moving = s->starved = false;
     pthread_cond_broadcast(&s->cond);
     if (err == CLB_OK) {
         deliver(s, p, out);

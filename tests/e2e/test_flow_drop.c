@@ -197,6 +197,59 @@ static void buffers_behind(enum clb_full policy, int more)
     clb_host_pool_destroy(&pool);
 }
 
+/* ---- one that comes while another is moved ---- */
+
+static struct {
+    struct clb_allocator pool;
+    clb_stream *stream;
+    pthread_t reader;
+} during;
+
+static int alloc_during(void *opaque, const struct clb_alloc_req *req, struct clb_buf *out)
+{
+    if (pthread_equal(pthread_self(), during.reader)) {
+        gate_to(&gate, 1);
+        wait_packets(during.stream, 2);
+    }
+    return during.pool.alloc(opaque, req, out);
+}
+
+/* The buffers are enough for both: nobody gives way. */
+static void buffers_for_all(enum clb_full policy)
+{
+    struct peer p;
+    int one = 1, fd = peer_pair(&p, false);
+    clb_host_pool *pool = pool_of(2);
+    gate_to(&gate, 0);
+    peer_start(&p, run_late, &one);
+    clb_link *link = NULL;
+    CHECK_EQ(clb_link_adopt(&link, fd, CLB_ROLE_HOST, clb_link_params(.first_open_ns = -1)),
+             CLB_OK);
+    clb_link_stats ls;
+    do {
+        check_sleep_ms(5);
+        clb_link_get_stats(link, &ls, sizeof ls);
+    } while (ls.rx_bytes < PKT);
+    during.pool = clb_host_pool_allocator(pool);
+    during.reader = pthread_self();
+    struct clb_allocator a = during.pool;
+    a.alloc = alloc_during;
+    CHECK_EQ(clb_stream_open(&during.stream, link,
+                             clb_stream_params(.name = "a", .allocator = a, .on_full = policy)),
+             CLB_OK);
+    for (int i = 1; i <= 2; i++) {
+        clb_packet *pk = read_value(during.stream, i);
+        clb_packet_free(&pk);
+    }
+    const clb_stream_stats st = stats_of(during.stream);
+    CHECK_EQ(st.dropped_oldest + st.dropped_newest + st.alloc_failed, 0);
+    CHECK_EQ(st.spilled, policy == CLB_FULL_BLOCK ? 2 : 1);
+    clb_stream_close(&during.stream);
+    finish(&link, &p);
+    CHECK_EQ(p.stream[0].released, 2);
+    clb_host_pool_destroy(&pool);
+}
+
 int main(void)
 {
     check_watchdog(200);
@@ -208,5 +261,8 @@ int main(void)
     RUN(buffers_behind(CLB_FULL_DROP_OLDEST, 2));
     RUN(buffers_behind(CLB_FULL_DROP_NEWEST, 2));
     RUN(buffers_behind(CLB_FULL_DROP_NEWEST, 5));
+    RUN(buffers_for_all(CLB_FULL_BLOCK));
+    RUN(buffers_for_all(CLB_FULL_DROP_OLDEST));
+    RUN(buffers_for_all(CLB_FULL_DROP_NEWEST));
     return 0;
 }
