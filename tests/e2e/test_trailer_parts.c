@@ -182,6 +182,65 @@ static void written_bytes(void)
     blob_free(&whole);
 }
 
+/* A raw packet in memory that is not read: as much of it as there was room for. */
+static void raw_write_only(void)
+{
+    static struct rig r;
+    struct blob meta = {0}, whole = {0};
+    clb_stream_params sp = {.trailer = CLB_TRAILER_DEPTHAI, .write_only = 1};
+    r = (struct rig){0};
+    mem_init(&r.mem);
+    rig_open(&r, &sp, WINDOW);
+    meta_any(&meta, 100);
+    for (unsigned i = 0; i < 9; i++) {
+        const bool lie = i % 3 == 2;
+        pack(&whole, i, 3000, &meta, TYPE_UNKNOWN);
+        if (lie) {
+            whole.data[whole.n - 18] ^= 0x80; /* the size */
+        }
+        rig_send(&r, &whole, 0);
+        clb_packet *p = rig_read(&r);
+        if (lie) {
+            CHECK_EQ(info_of(p).metadata_status, CLB_METADATA_BAD);
+            CHECK_EQ(clb_packet_size(p), whole.n - TRAILER);
+            CHECK_EQ(memcmp(clb_packet_data(p), whole.data, whole.n - TRAILER), 0);
+        } else {
+            check_split(p, i, 3000, &meta, TYPE_UNKNOWN, CLB_METADATA_OK);
+        }
+        clb_packet_free(&p);
+    }
+    CHECK_EQ(rig_stats(&r).readback_bytes, 0);
+    CHECK_EQ(rig_stats(&r).bad_metadata, 3);
+    rig_close(&r);
+    blob_free(&meta);
+    blob_free(&whole);
+}
+
+/* The link's own pool: what came to host memory is delivered where it lies. */
+static void in_place(void)
+{
+    static struct rig r;
+    struct blob meta = {0}, whole = {0};
+    clb_stream_params sp = {.trailer = CLB_TRAILER_DEPTHAI};
+    r = (struct rig){0};
+    mem_init(&r.mem);
+    rig_open_own(&r, &sp, WINDOW);
+    meta_any(&meta, 100);
+    for (unsigned i = 0; i < 4; i++) {
+        pack(&whole, i, 3000, &meta, TYPE_UNKNOWN);
+        rig_send(&r, &whole, 0);
+        clb_packet *p = rig_read(&r);
+        CHECK_EQ(info_of(p).spilled, i == 0);
+        CHECK_EQ(clb_packet_size(p), 3000);
+        CHECK_EQ(memcmp(clb_packet_data(p), whole.data, 3000), 0);
+        clb_packet_free(&p);
+    }
+    CHECK_EQ(rig_stats(&r).spill_bytes, 0);
+    rig_close(&r);
+    blob_free(&meta);
+    blob_free(&whole);
+}
+
 int main(void)
 {
     check_watchdog(100);
@@ -190,5 +249,7 @@ int main(void)
     RUN(no_heads());
     RUN(parts_in_a_group());
     RUN(written_bytes());
+    RUN(raw_write_only());
+    RUN(in_place());
     return 0;
 }
