@@ -189,7 +189,8 @@ static int check_layout(struct recv_run *r)
     int rc;
 
     if ((o->format >= 0) != (o->size.width > 0))
-        return args_usage("recv", stderr, "--format and --size belong together");
+        return args_usage("recv", stderr, "--format and --size belong together: %s is missing",
+                          o->format >= 0 ? "--size" : "--format");
     if (o->format < 0)
         return o->pitch ? args_usage("recv", stderr, "--pitch needs --format and --size") : 0;
     format = clb_pixfmt_name((enum clb_pixfmt)(o->format + 1));

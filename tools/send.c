@@ -141,8 +141,10 @@ static int check_trailer(struct sender *s)
     rc = send_trailer_write(&s->trailer, 0);
     s->trailer.born_ns = 0;
     if (rc == CLB_ERR_NOSYS)
-        return args_usage("send", stderr, "depthai has no frames of --format %s",
-                          clb_pixfmt_name(s->image.fmt));
+        return args_usage(
+            "send", stderr,
+            "depthai has no frames of --format %s: choose another one, or --trailer none",
+            clb_pixfmt_name(s->image.fmt));
     if (rc < 0)
         return args_usage(
             "send", stderr,
