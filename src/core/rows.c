@@ -115,13 +115,17 @@ void clbi_rows_peek(void *to, const struct clb_image *src, const struct clb_imag
     for (uint32_t i = 0; i < src->num_planes; i++) {
         const struct clbi_plane_shape shape = clbi_plane_shape(src, i);
         const size_t row_bytes = (size_t)shape.row_bytes, rows = (size_t)shape.rows;
+        const size_t start = src->plane[i].offset, pitch = src->plane[i].pitch;
 
-        for (size_t y = 0; y < rows; y++) {
-            const size_t begin = src->plane[i].offset + y * src->plane[i].pitch;
+        /* Not the rows before it: there may be as many as the picture has bytes. */
+        for (size_t y = offset > start ? (offset - start) / pitch : 0; y < rows; y++) {
+            const size_t begin = start + y * pitch;
             const size_t first = offset > begin ? offset - begin : 0;
             const size_t end = offset + size > begin ? offset + size - begin : 0;
             const size_t last = end < row_bytes ? end : row_bytes;
 
+            if (end == 0)
+                break;
             if (first < last)
                 memcpy((uint8_t *)to + (begin + first - offset),
                        (const uint8_t *)from + dst->plane[i].offset + y * dst->plane[i].pitch +
