@@ -241,7 +241,11 @@ static void changes_in_a_small_pool(void)
         cam_send(&c, 9, new, 0, 40, 0);
         cam_send(&c, 9, new, 0, 40, 0);
         rig_arrived(&c.r, round * 6 + 5);
-        clb_packet *p = cam_read(&c, new);
+        clb_packet *p = NULL;
+        c.r.mem.limit = 1; /* somebody else was faster: it waits, and the one behind it stays */
+        CHECK_EQ(clb_stream_read(c.r.s, &p, 0), CLB_ERR_NOBUFS);
+        c.r.mem.limit = 2;
+        p = cam_read(&c, new);
         cam_send(&c, 9, new, 0, 40, 0);
         rig_arrived(&c.r, round * 6 + 6);
         clb_packet_free(&p);

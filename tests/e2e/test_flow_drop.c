@@ -197,6 +197,41 @@ static void buffers_behind(enum clb_full policy, int more)
     clb_host_pool_destroy(&pool);
 }
 
+/* Nobody behind it has a buffer: it waits, whatever the policy. */
+static void nobody_behind(enum clb_full policy)
+{
+    struct peer p;
+    int none = 0, fd = peer_pair(&p, false);
+    clb_host_pool *pool = pool_of(1);
+    const struct clb_allocator a = clb_host_pool_allocator(pool);
+    const struct clb_alloc_req req = {.payload = PKT, .expect = PKT, .capacity = PKT, .align = 64};
+    struct clb_buf taken = {0};
+    clb_packet *pk = NULL;
+    gate_to(&gate, 1);
+    peer_start(&p, run_late, &none);
+    clb_link *link = NULL;
+    CHECK_EQ(clb_link_adopt(&link, fd, CLB_ROLE_HOST, clb_link_params(.first_open_ns = -1)),
+             CLB_OK);
+    clb_link_stats ls;
+    do {
+        check_sleep_ms(5);
+        clb_link_get_stats(link, &ls, sizeof ls);
+    } while (ls.rx_bytes < PKT);
+    CHECK_EQ(a.alloc(a.opaque, &req, &taken), CLB_OK);
+    clb_stream *s = open_stream(link, "a", pool, policy, 4);
+    for (int i = 0; i < 3; i++) {
+        CHECK_EQ(clb_stream_read(s, &pk, 0), CLB_ERR_NOBUFS);
+    }
+    CHECK_EQ(stats_of(s).queued, 1);
+    a.free(a.opaque, &taken);
+    pk = read_value(s, 1);
+    clb_packet_free(&pk);
+    CHECK_EQ(stats_of(s).dropped_oldest + stats_of(s).dropped_newest, 0);
+    clb_stream_close(&s);
+    finish(&link, &p);
+    clb_host_pool_destroy(&pool);
+}
+
 /* ---- one that comes while another is moved ---- */
 
 static struct {
@@ -261,6 +296,9 @@ int main(void)
     RUN(buffers_behind(CLB_FULL_DROP_OLDEST, 2));
     RUN(buffers_behind(CLB_FULL_DROP_NEWEST, 2));
     RUN(buffers_behind(CLB_FULL_DROP_NEWEST, 5));
+    RUN(nobody_behind(CLB_FULL_BLOCK));
+    RUN(nobody_behind(CLB_FULL_DROP_OLDEST));
+    RUN(nobody_behind(CLB_FULL_DROP_NEWEST));
     RUN(buffers_for_all(CLB_FULL_BLOCK));
     RUN(buffers_for_all(CLB_FULL_DROP_OLDEST));
     RUN(buffers_for_all(CLB_FULL_DROP_NEWEST));
