@@ -66,7 +66,8 @@
  *  memory (spill_bytes). So does a packet whose metadata turn out to say something else, after it was
  *  read back (readback_bytes); with `write_only`, or when it was thought to have padding, which was
  *  thrown away, that one comes with CLB_METADATA_BAD and without an image. A packet that is not
- *  `image`, without metadata to say what it is, comes as it is.
+ *  `image`, without metadata to say what it is, comes as it is. A row takes as many bytes as the
+ *  alignments say, however narrow the peer says it is: bound what your allocator gives.
  *
  * AFTER clb_stream_close() payloads of that stream are read and dropped, and their credit given
  * back, until it is opened again; one that is arriving at that moment is completed first.

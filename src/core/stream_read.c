@@ -100,6 +100,7 @@ static int move(clb_link *link, clb_stream *s, clb_packet *p, int64_t deadline, 
 {
     bool caller_driven = link->loop && clbi_loop_caller_driven(link->loop);
     s->moving = true;
+    bool gave = false;
     int err;
     for (;;) {
         bool last = clbi_link_end(link) != CLBI_END_NONE || s->closing || s->interrupted;
@@ -108,12 +109,14 @@ static int move(clb_link *link, clb_stream *s, clb_packet *p, int64_t deadline, 
         wait = wait < SLICE_NS ? wait : SLICE_NS;
         err = try_move(link, s, p, wait);
         s->starved = err == CLB_ERR_NOBUFS;
-        if (err == CLB_ERR_NOBUFS && give_way(link, s, &p)) {
+        if (err == CLB_ERR_NOBUFS && !gave && give_way(link, s, &p)) {
             if (p) {
+                gave = true; /* its buffer may take a moment to be free: no other one at once */
                 continue;
             }
             err = CLB_ERR_AGAIN;
         }
+        gave = false;
         if (err != CLB_ERR_NOBUFS || wait == 0) {
             break;
         }

@@ -132,7 +132,11 @@ static void another_size(void)
 {
     static struct rig r;
     struct blob whole = {0};
-    const struct clb_image src = packed(CLB_PIXFMT_BGR24, 30, 20), dst = placed(&src, 64, 0);
+    struct clb_image src = packed(CLB_PIXFMT_BGR24, 30, 20);
+    src.matrix = CLB_MATRIX_709;
+    src.range = CLB_RANGE_FULL;
+    src.bayer = CLB_BAYER_GBRG;
+    const struct clb_image dst = placed(&src, 64, 0);
     clb_stream_params sp = {.image = src, .dst_pitch_align = 64};
     r = (struct rig){0};
     mem_init(&r.mem);
@@ -149,6 +153,9 @@ static void another_size(void)
             CHECK_EQ(info_of(p).spilled, 0);
             check_pixels(clb_packet_data(p), i, whole.n);
         } else {
+            CHECK_EQ(clb_packet_image(p)->matrix, src.matrix);
+            CHECK_EQ(clb_packet_image(p)->range, src.range);
+            CHECK_EQ(clb_packet_image(p)->bayer, src.bayer);
             check_rows(p, whole.data, &src, &dst);
         }
         clb_packet_free(&p);
