@@ -111,20 +111,27 @@ static void drop_newest_keeps_first(void)
     clb_host_pool_destroy(&pool);
 }
 
+/* A link on which so many bytes have arrived already, with no stream open for them. */
+static clb_link *adopt_with(int fd, uint64_t bytes)
+{
+    clb_link *link = NULL;
+    clb_link_stats ls;
+    CHECK_EQ(clb_link_adopt(&link, fd, CLB_ROLE_HOST, clb_link_params(.first_open_ns = -1)),
+             CLB_OK);
+    do {
+        check_sleep_ms(5);
+        clb_link_get_stats(link, &ls, sizeof ls);
+    } while (ls.rx_bytes < bytes);
+    return link;
+}
+
 static void open_late_drop(void)
 {
     struct script sc = {.streams = 1, .window = 8, .packets = 8};
     struct peer p;
     int fd = peer_pair(&p, false);
     peer_start(&p, run_script, &sc);
-    clb_link *link = NULL;
-    CHECK_EQ(clb_link_adopt(&link, fd, CLB_ROLE_HOST, clb_link_params(.first_open_ns = -1)),
-             CLB_OK);
-    clb_link_stats ls;
-    do {
-        check_sleep_ms(5);
-        clb_link_get_stats(link, &ls, sizeof ls);
-    } while (ls.rx_bytes < 8 * PKT);
+    clb_link *link = adopt_with(fd, 8 * PKT);
     check_sleep_ms(50);
     clb_host_pool *pool = pool_of(4);
     clb_stream *s = open_stream(link, "a", pool, CLB_FULL_DROP_OLDEST, 2);
@@ -167,14 +174,7 @@ static void buffers_behind(enum clb_full policy, int more)
     const bool oldest = policy == CLB_FULL_DROP_OLDEST;
     gate_to(&gate, 0);
     peer_start(&p, run_late, &more);
-    clb_link *link = NULL;
-    CHECK_EQ(clb_link_adopt(&link, fd, CLB_ROLE_HOST, clb_link_params(.first_open_ns = -1)),
-             CLB_OK);
-    clb_link_stats ls;
-    do {
-        check_sleep_ms(5);
-        clb_link_get_stats(link, &ls, sizeof ls);
-    } while (ls.rx_bytes < PKT);
+    clb_link *link = adopt_with(fd, PKT);
     check_sleep_ms(50);
     clb_stream *s = open_stream(link, "a", pool, policy, 6);
     gate_to(&gate, 1);
@@ -209,14 +209,7 @@ static void nobody_behind(enum clb_full policy)
     clb_packet *pk = NULL;
     gate_to(&gate, 1);
     peer_start(&p, run_late, &none);
-    clb_link *link = NULL;
-    CHECK_EQ(clb_link_adopt(&link, fd, CLB_ROLE_HOST, clb_link_params(.first_open_ns = -1)),
-             CLB_OK);
-    clb_link_stats ls;
-    do {
-        check_sleep_ms(5);
-        clb_link_get_stats(link, &ls, sizeof ls);
-    } while (ls.rx_bytes < PKT);
+    clb_link *link = adopt_with(fd, PKT);
     CHECK_EQ(a.alloc(a.opaque, &req, &taken), CLB_OK);
     clb_stream *s = open_stream(link, "a", pool, policy, 4);
     for (int i = 0; i < 3; i++) {
@@ -257,14 +250,7 @@ static void buffers_for_all(enum clb_full policy)
     clb_host_pool *pool = pool_of(2);
     gate_to(&gate, 0);
     peer_start(&p, run_late, &one);
-    clb_link *link = NULL;
-    CHECK_EQ(clb_link_adopt(&link, fd, CLB_ROLE_HOST, clb_link_params(.first_open_ns = -1)),
-             CLB_OK);
-    clb_link_stats ls;
-    do {
-        check_sleep_ms(5);
-        clb_link_get_stats(link, &ls, sizeof ls);
-    } while (ls.rx_bytes < PKT);
+    clb_link *link = adopt_with(fd, PKT);
     during.pool = clb_host_pool_allocator(pool);
     during.reader = pthread_self();
     struct clb_allocator a = during.pool;
