@@ -223,8 +223,8 @@ bool clbi_rx_start_payload(clb_link *link)
     if (!p->tail && !p->rows) {
         return start(link, CLBI_RX_PAYLOAD, p->buf.data, p->wire_size, ahead);
     }
-    size_t sink_size;
-    void *sink = clbi_rx_sink(link, &sink_size);
+    size_t sink_size = 0;
+    void *sink = p->rows ? clbi_rx_sink(link, &sink_size) : NULL;
     return start_segs(link, CLBI_RX_PAYLOAD, clbi_split_segs(p, link->rx.seg, sink, sink_size),
                       ahead);
 }
