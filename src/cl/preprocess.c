@@ -512,6 +512,16 @@ int clb_preprocess_run(clb_preprocess *pp, cl_command_queue queue, clb_cl_frame 
     return CLB_OK;
 }
 
+int clb_preprocess_run_batch(clb_preprocess *pp, cl_command_queue queue,
+                             clb_cl_frame *const *frames, cl_uint n, cl_mem tensor,
+                             size_t byte_offset, size_t stride, cl_event *done)
+{
+    if (!pp || !frames || n != 1)
+        return CLB_ERR_INVAL;
+    (void)stride;
+    return clb_preprocess_run(pp, queue, frames[0], tensor, byte_offset, done);
+}
+
 int clb_preprocess_get_geometry(const clb_preprocess *pp, const struct clb_image *src,
                                 clb_preprocess_geometry *out, size_t size)
 {
