@@ -14,8 +14,9 @@
  *
  *   8-bit RGB, GRAY8    as they are; grey has R = G = B; A is ignored
  *   GRAY16              v / 257
- *   RAW8, 10, 12, 16    v * 255 / (2^bits - 1), demosaiced (below)
- *   RGBPF32             as they are, on the scale 0..255 (a NaN gives a NaN, or 0 in u8)
+ *   RAW8, 10, 12, 16    v * 255 / (2^bits - 1), clamped, then demosaiced (below)
+ *   RGBPF32             as they are, on the scale 0..255, and clamped to it as all are (a NaN gives
+ *                       a NaN, or 0 in u8)
  *   YUV                 with Y, U, V as stored and Kr, Kg, Kb of the matrix
  *
  *     limited   y = (Y - 16) / 219, u = (U - 128) / 224, v = (V - 128) / 224
@@ -49,7 +50,7 @@
  *
  *   BILINEAR  weights between the pixels with the centres around s: p = s - 0.5, k = floor(p), pixel
  *             k by 1 - (p - k), k + 1 by p - k
- *   NEAREST   the pixel floor(s)
+ *   NEAREST   the pixel floor(s); where rounding decides, either of two
  *   AREA      the mean over start + i * length / n .. start + (i + 1) * length / n, pixels that are
  *             covered in part by that part
  *
@@ -140,7 +141,8 @@ typedef struct clb_preprocess_params {
     const struct clb_image *src;     /* what the frames look like, copied; NULL = each frame's own
                                     image */
     struct clb_preprocess_rect crop; /* of the source; all 0 = the whole */
-    uint32_t width;  /* of the output, pixels; 0 = of the cropped and rotated source, rounded */
+    uint32_t width;  /* of the output, pixels; 0 = of the cropped and rotated source, rounded, at
+                        least 1 */
     uint32_t height; /* likewise */
     enum clb_preprocess_fit fit;       /* 0 = CLB_FIT_STRETCH */
     enum clb_preprocess_filter filter; /* 0 = CLB_FILTER_BILINEAR */
@@ -171,8 +173,8 @@ typedef struct clb_preprocess_params {
 #endif
 
 /**
- * What is drawn where. A point (x, y) of the cropped, rotated and flipped source lies at
- * (left + x * scale_x, top + y * scale_y) of the output.
+ * What is drawn where. A point (x, y) of the part of the source that is seen, rotated and flipped,
+ * lies at (left + x * scale_x, top + y * scale_y) of the output.
  */
 typedef struct clb_preprocess_geometry {
     uint32_t width;                    /* of the output, pixels */
