@@ -36,8 +36,8 @@ clb_packages()
             # Debian 13 has no Oclgrind; its tests show as skipped there.
             [ "$codename" = trixie ] || echo oclgrind
             echo libcriterion-dev g++ gcc-multilib binutils python3
-            # What opencv.hpp is tried with: the core alone, 20 MB installed.
-            echo libopencv-core-dev
+            # What opencv.hpp is tried with, and results are compared with: 30 MB installed.
+            echo libopencv-core-dev libopencv-imgproc-dev
             ;;
         ci)
             echo git clang clang-format debootstrap iproute2
