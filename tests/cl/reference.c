@@ -60,17 +60,7 @@ void ref_geometry(const clb_preprocess_params *p, const struct clb_image *img,
 
 /* ---- one direction --------------------------------------------------------------------------- */
 
-struct tap {
-    int first, n;
-    double *w; /* of first .. first + n - 1 */
-};
-
-struct axis {
-    int n;
-    struct tap *tap;
-};
-
-static void axis_free(struct axis *a)
+void ref_axis_free(struct ref_axis *a)
 {
     for (int i = 0; a->tap && i < a->n; i++)
         free(a->tap[i].w);
@@ -79,13 +69,13 @@ static void axis_free(struct axis *a)
 }
 
 /* Adds weight to pixel k, or to the nearest one that is touched. */
-static void add(struct tap *t, int lo, int hi, int k, double weight)
+static void add(struct ref_tap *t, int lo, int hi, int k, double weight)
 {
     k = k < lo ? lo : k > hi ? hi : k;
     t->w[k - t->first] += weight;
 }
 
-static bool axis_make(struct axis *a, enum clb_preprocess_filter filter, double start,
+static bool axis_make(struct ref_axis *a, enum clb_preprocess_filter filter, double start,
                       double length, unsigned n, bool reversed, unsigned size, double nudge)
 {
     /* What lies on a border of pixels up to rounding touches no further one. */
@@ -99,7 +89,7 @@ static bool axis_make(struct axis *a, enum clb_preprocess_filter filter, double 
     if (!a->tap)
         return false;
     for (unsigned i = 0; i < n; i++) {
-        struct tap *t = &a->tap[reversed ? n - 1 - i : i];
+        struct ref_tap *t = &a->tap[reversed ? n - 1 - i : i];
         const double s = start + (i + 0.5) * length / n;
         const double from = start + i * length / n, to = start + (i + 1.0) * length / n;
         int first = (int)floor(fmin(from, s - 0.5)), last = (int)floor(fmax(to, s + 0.5));
@@ -128,6 +118,25 @@ static bool axis_make(struct axis *a, enum clb_preprocess_filter filter, double 
         }
     }
     return true;
+}
+
+bool ref_axis_make(struct ref_axis *a, const clb_preprocess_params *p, const struct clb_image *img,
+                   bool of_rows, double nudge)
+{
+    const bool turned = p->rotate == CLB_ROTATE_90 || p->rotate == CLB_ROTATE_270;
+    bool back =
+        p->rotate == CLB_ROTATE_180 || p->rotate == (of_rows ? CLB_ROTATE_270 : CLB_ROTATE_90);
+    clb_preprocess_geometry g;
+
+    back ^=
+        p->flip == CLB_FLIP_BOTH || p->flip == (of_rows ? CLB_FLIP_VERTICAL : CLB_FLIP_HORIZONTAL);
+    memset(a, 0, sizeof *a);
+    ref_geometry(p, img, &g);
+    a->of_source_y = of_rows != turned;
+    return axis_make(a, p->filter, a->of_source_y ? g.source.y : g.source.x,
+                     a->of_source_y ? g.source.h : g.source.w,
+                     of_rows ? g.inner_height : g.inner_width, back,
+                     a->of_source_y ? img->height : img->width, nudge);
 }
 
 /* ---- the whole ------------------------------------------------------------------------------- */
@@ -160,7 +169,7 @@ static size_t place(const clb_preprocess_params *p, const clb_preprocess_geometr
 /* `picture` has w x h pixels of 4 values; u and v are the source's columns and rows of the output's
  * column and row, whichever way it is turned. */
 static void draw(const clb_preprocess_params *p, const struct clb_image *img, const double *picture,
-                 const struct tap *u, const struct tap *v, unsigned x, unsigned y,
+                 const struct ref_tap *u, const struct ref_tap *v, unsigned x, unsigned y,
                  struct ref_result *out)
 {
     double sum[4] = {0}, weight = 0;
@@ -193,14 +202,10 @@ bool ref_run(const clb_preprocess_params *p, const struct clb_image *img, const 
              double nudge_x, double nudge_y, struct ref_result *out)
 {
     const bool turned = p->rotate == CLB_ROTATE_90 || p->rotate == CLB_ROTATE_270;
-    bool back_x = p->rotate == CLB_ROTATE_90 || p->rotate == CLB_ROTATE_180;
-    bool back_y = p->rotate == CLB_ROTATE_270 || p->rotate == CLB_ROTATE_180;
-    struct axis along_x = {0}, along_y = {0}; /* of the source, by column and row of the output */
+    struct ref_axis columns = {0}, rows = {0};
     clb_preprocess_geometry *g = &out->g;
     bool ok = false;
 
-    back_x ^= p->flip == CLB_FLIP_HORIZONTAL || p->flip == CLB_FLIP_BOTH;
-    back_y ^= p->flip == CLB_FLIP_VERTICAL || p->flip == CLB_FLIP_BOTH;
     memset(out, 0, sizeof *out);
     ref_geometry(p, img, g);
     out->count = (size_t)g->width * g->height * g->channels;
@@ -212,12 +217,8 @@ bool ref_run(const clb_preprocess_params *p, const struct clb_image *img, const 
     for (unsigned y = 0; y < img->height; y++)
         for (unsigned x = 0; x < img->width; x++)
             ref_pixel(p, img, px, x, y, picture + 4 * ((size_t)y * img->width + x));
-    if (!axis_make(&along_x, p->filter, turned ? g->source.y : g->source.x,
-                   turned ? g->source.h : g->source.w, g->inner_width, back_x,
-                   turned ? img->height : img->width, nudge_x) ||
-        !axis_make(&along_y, p->filter, turned ? g->source.x : g->source.y,
-                   turned ? g->source.w : g->source.h, g->inner_height, back_y,
-                   turned ? img->width : img->height, nudge_y))
+    if (!ref_axis_make(&columns, p, img, false, nudge_x) ||
+        !ref_axis_make(&rows, p, img, true, nudge_y))
         goto end;
 
     for (unsigned y = 0; y < g->height; y++)
@@ -226,7 +227,7 @@ bool ref_run(const clb_preprocess_params *p, const struct clb_image *img, const 
                                 y < g->top + g->inner_height;
 
             if (inside) {
-                const struct tap *tx = &along_x.tap[x - g->left], *ty = &along_y.tap[y - g->top];
+                const struct ref_tap *tx = &columns.tap[x - g->left], *ty = &rows.tap[y - g->top];
 
                 draw(p, img, picture, turned ? ty : tx, turned ? tx : ty, x, y, out);
                 continue;
@@ -240,8 +241,8 @@ bool ref_run(const clb_preprocess_params *p, const struct clb_image *img, const 
     ok = true;
 
 end:
-    axis_free(&along_x);
-    axis_free(&along_y);
+    ref_axis_free(&columns);
+    ref_axis_free(&rows);
     free(picture);
     if (!ok)
         ref_free(out);

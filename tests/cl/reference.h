@@ -32,6 +32,24 @@ void ref_pixel(const clb_preprocess_params *p, const struct clb_image *img, cons
 void ref_geometry(const clb_preprocess_params *p, const struct clb_image *img,
                   clb_preprocess_geometry *g);
 
+/* What a column or row of the picture inside of the padding takes of the source: weights of the
+ * pixels first .. first + n - 1. */
+struct ref_tap {
+    int first, n;
+    double *w;
+};
+
+struct ref_axis {
+    int n;
+    struct ref_tap *tap;
+    bool of_source_y; /* which of the source's directions it is */
+};
+
+/* The output's columns (or rows); see ref_run() for nudge. False = out of memory. */
+bool ref_axis_make(struct ref_axis *a, const clb_preprocess_params *p, const struct clb_image *img,
+                   bool of_rows, double nudge);
+void ref_axis_free(struct ref_axis *a);
+
 struct ref_result {
     clb_preprocess_geometry g;
     size_t count;   /* elements, in the order of the layout */
