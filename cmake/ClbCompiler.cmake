@@ -5,8 +5,8 @@
 add_library(clb_flags INTERFACE)
 
 target_compile_options(clb_flags INTERFACE
-  -Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes -Wmissing-prototypes
-  -Wundef -Wformat=2 -Wvla)
+  -Wall -Wextra -Wpedantic -Wshadow $<$<COMPILE_LANGUAGE:C>:-Wstrict-prototypes>
+  $<$<COMPILE_LANGUAGE:C>:-Wmissing-prototypes> -Wundef -Wformat=2 -Wvla)
 if(CLB_WERROR)
   target_compile_options(clb_flags INTERFACE -Werror)
 endif()
