@@ -45,7 +45,7 @@ static double constant(const struct clb_image *img, unsigned plane, unsigned i, 
     case CLB_PIXFMT_BGRA: return 40 + 70 * (i % 4);
     case CLB_PIXFMT_RGBP:
     case CLB_PIXFMT_BGRP:
-    case CLB_PIXFMT_RGBPF32: return 40 + 70.25 * plane;
+    case CLB_PIXFMT_RGBPF32: return 40 + 70.2 * plane; /* no halves, which rounding decides */
     case CLB_PIXFMT_YUYV: return i % 2 == 0 ? 130 : 90 + 40 * (i % 4 / 2);
     case CLB_PIXFMT_UYVY: return i % 2 == 1 ? 130 : 90 + 40 * (i % 4 / 2);
     case CLB_PIXFMT_NV12:
@@ -87,6 +87,8 @@ static void constant_stays(enum clb_pixfmt fmt, int filter, int fit)
 
 /* ---- ramps ----------------------------------------------------------------------------------- */
 
+enum { RAMP = 31 }; /* as wide as the constant pictures: the same kernels */
+
 /* From the smallest to the largest sample, left to right; no colour. */
 static double ramp(const struct clb_image *img, unsigned plane, unsigned i, unsigned y, void *priv)
 {
@@ -113,28 +115,27 @@ static void ramp_stays(enum clb_pixfmt fmt, int filter, int rotate, int flip)
                                .filter = (enum clb_preprocess_filter)filter,
                                .rotate = (enum clb_preprocess_rotate)rotate,
                                .flip = (enum clb_preprocess_flip)flip,
-                               .order = CLB_ORDER_BGR,
-                               .width = turned ? 9 : 333,
-                               .height = turned ? 333 : 9};
+                               .width = RAMP,
+                               .height = RAMP};
     struct clb_image img;
 
-    kit_image(&img, fmt, 600, 10, none);
+    kit_image(&img, fmt, 100, 10, none);
     p.src = &img;
     uint8_t *px = kit_picture(&img, 0xAA, ramp, NULL);
     clb_preprocess *pp = kit_create(&p);
     uint8_t *out = kit_run(pp, &p, &img, px, 0);
-    const size_t step = turned ? 9 * 3 : 3;
-    for (size_t i = 0; i < 333; i++)
+    const size_t step = turned ? RAMP * 3 : 3;
+    for (size_t i = 0; i < RAMP; i++)
         for (size_t c = 0; c < 3; c++) {
-            const int a = out[(back ? 332 - i : i) * step + c];
-            const int b = i == 332 ? 255 : out[(back ? 331 - i : i + 1) * step + c];
+            const int a = out[(back ? RAMP - 1 - i : i) * step + c];
+            const int b = i == RAMP - 1 ? 255 : out[(back ? RAMP - 2 - i : i + 1) * step + c];
 
             if (b < a)
                 fail(__LINE__, "%s, filter %d, rotate %d, flip %d: the ramp falls from %d to %d",
                      clb_pixfmt_name(fmt), filter, rotate, flip, a, b);
         }
-    CHECK_EQ(out[(back ? 332 : 0) * step] <= 1, 1);
-    CHECK_EQ(out[(back ? 0 : 332) * step] >= 254, 1);
+    CHECK_EQ(out[(back ? RAMP - 1 : 0) * step] <= 4, 1);
+    CHECK_EQ(out[(back ? 0 : RAMP - 1) * step] >= 251, 1);
     free(out);
     free(px);
     clb_preprocess_destroy(&pp);
@@ -294,14 +295,21 @@ int main(void)
 {
     kit_open();
     const bool small = kit_small();
+    /* A kernel takes a runtime some 0.2 s to compile: not all combinations. The filter NEAREST is one
+     * pixel, whose properties are those of the format. */
     for (int f = CLB_PIXFMT_UNKNOWN + 1; f < CLB_PIXFMT_COUNT; f++)
-        for (int filter = CLB_FILTER_BILINEAR; filter <= CLB_FILTER_AREA; filter++) {
-            for (int fit = CLB_FIT_STRETCH; fit <= CLB_FIT_COVER; fit++)
-                constant_stays((enum clb_pixfmt)f, filter, fit);
-            if (f == CLB_PIXFMT_RAW10P || small)
-                continue; /* its rows are not made of whole bytes: RAW10 is the same */
+        for (int filter = CLB_FILTER_BILINEAR; filter <= CLB_FILTER_AREA; filter += 2) {
+            const enum clb_pixfmt fmt = (enum clb_pixfmt)f;
+
+            constant_stays(fmt, filter, CLB_FIT_STRETCH);
+            constant_stays(fmt, filter, CLB_FIT_COVER);
+            if (small)
+                continue;
+            if (filter == f % 2 * 2)
+                constant_stays(fmt, filter, CLB_FIT_LETTERBOX);
             for (int rotate = CLB_ROTATE_0; rotate <= CLB_ROTATE_270; rotate++)
-                ramp_stays((enum clb_pixfmt)f, filter, rotate, (rotate + filter) % 3);
+                if (rotate % 2 == 0 || filter != f % 2 * 2)
+                    ramp_stays(fmt, filter, rotate, (rotate + filter) % 3);
         }
     batch_is_single_runs(CLB_PIXFMT_NV12, CLB_LAYOUT_NHWC, CLB_TYPE_U8, 0);
     batch_is_single_runs(CLB_PIXFMT_BGR24, CLB_LAYOUT_NCHW, CLB_TYPE_F32, 52);
