@@ -211,8 +211,9 @@ static double allowed(const clb_preprocess_params *p, unsigned c, double weight,
     const double f32 = p->depth ? 65535 * scale * 1e-6 / (weight > 1e-6 ? fmin(weight, 1) : 1e-6)
                                 : 1e-4 * 255 * scale;
 
+    /* 1 is promised. What is rounded to nearest is nearer, and what is cut is not. */
     if (p->type == CLB_TYPE_U8)
-        return 1;
+        return 0.75;
     return p->type == CLB_TYPE_F32 ? f32 : ref_half_ulp(want) / 2 + f32;
 }
 
