@@ -14,8 +14,11 @@
 /* What preprocessing needs beyond what a pool does. */
 #define CLBI_CL_KERNEL_FNS_MAP(X)                                                                  \
     X(CreateProgramWithSource)                                                                     \
+    X(CreateProgramWithBinary)                                                                     \
     X(BuildProgram)                                                                                \
     X(GetProgramBuildInfo)                                                                         \
+    X(GetProgramInfo)                                                                              \
+    X(RetainProgram)                                                                               \
     X(ReleaseProgram)                                                                              \
     X(CreateKernel)                                                                                \
     X(ReleaseKernel)                                                                               \

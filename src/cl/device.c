@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "compiler.h"
 #include "pool.h"
 #include "util.h"
 #include "worker.h"
@@ -317,6 +318,13 @@ int clbi_cl_device_create_with(const struct clbi_cl_fns *fns, clb_cl_device **ou
         if (err != CLB_OK)
             clbi_cl_fail(p.status, &dev->log, err, 0, "cannot retain the queue");
     }
+    if (err == CLB_OK) {
+        err = clbi_compiler_create(&dev->compiler, fns, &dev->log, dev->context, dev->id,
+                                   p.cache_dir);
+        if (err != CLB_OK)
+            clbi_cl_fail(p.status, &dev->log, err, 0, "cannot make a compiler for \"%s\"",
+                         dev->info.name);
+    }
     if (err == CLB_OK && !dev->caller_driven && start_thread(dev) != 0)
         err = clbi_cl_fail(p.status, &dev->log, CLB_ERR_NOMEM, 0, "cannot start the worker thread");
     if (err != CLB_OK) {
@@ -364,6 +372,11 @@ const struct clbi_cl_fns *clbi_cl_device_fns(const clb_cl_device *dev)
 const struct clb_log *clbi_cl_device_log(const clb_cl_device *dev)
 {
     return &dev->log;
+}
+
+struct clbi_compiler *clbi_cl_device_compiler(const clb_cl_device *dev)
+{
+    return dev->compiler;
 }
 
 /* ---- poll, drain, end ------------------------------------------------------------------------ */
@@ -544,6 +557,8 @@ void clbi_cl_device_free(clb_cl_device *dev)
         fns->ReleaseCommandQueue(dev->remapq.queue);
     if (dev->queue)
         fns->ReleaseCommandQueue(dev->queue);
+    if (dev->compiler)
+        clbi_compiler_unref(&dev->compiler);
     if (dev->context)
         fns->ReleaseContext(dev->context);
     if (atomic_load(&dev->callbacks) > 1)

@@ -55,6 +55,7 @@ struct clb_cl_device {
     cl_device_id id;
     cl_command_queue queue; /* for kernels: imported or own */
     clb_cl_device_info info;
+    struct clbi_compiler *compiler; /* of the kernels; recipes hold it too */
 
     struct clbi_privq unmapq, remapq;
 
@@ -85,6 +86,7 @@ int clbi_cl_device_list_with(const struct clbi_cl_fns *fns, clb_cl_device_info *
 /* For preprocessing. */
 const struct clbi_cl_fns *clbi_cl_device_fns(const clb_cl_device *dev);
 const struct clb_log *clbi_cl_device_log(const clb_cl_device *dev);
+struct clbi_compiler *clbi_cl_device_compiler(const clb_cl_device *dev); /* borrowed */
 
 /* info.c: finds the device that params select; fills info, platform and device ids included. */
 int clbi_cl_select(const struct clbi_cl_fns *fns, const clb_cl_device_params *params,

@@ -2,7 +2,7 @@
 /* Programs and kernels of the double: enough for a recipe of clbridge/preprocess.h. */
 #include "double_int.h"
 
-#define ARGS 32
+#define ARGS 64
 
 struct program {
     struct obj obj;
@@ -85,6 +85,74 @@ cl_int CL_API_CALL dbli_GetProgramBuildInfo(cl_program program, cl_device_id dev
         if (out)
             memcpy(out, text, sizeof(text));
     }
+    dbli_leave();
+    return code;
+}
+
+/* A binary of the double: a word that only the double writes. */
+static const char binary[] = "double's program";
+
+cl_program CL_API_CALL dbli_CreateProgramWithBinary(cl_context context, cl_uint n,
+                                                    const cl_device_id *devices,
+                                                    const size_t *length,
+                                                    const unsigned char **bytes, cl_int *status,
+                                                    cl_int *err)
+{
+    cl_int code = dbli_enter(DBL_CreateProgramWithBinary);
+    struct program *p = NULL;
+
+    (void)devices;
+    if (code == DBL_NULL_SUCCESS) {
+        code = CL_SUCCESS;
+    } else if (code == CL_SUCCESS) {
+        const bool good = n == 1 && length && bytes && length[0] == sizeof(binary) &&
+                          memcmp(bytes[0], binary, sizeof(binary)) == 0;
+
+        if (!dbli_obj_is(context, KIND_CONTEXT, "create program")) {
+            code = CL_INVALID_VALUE;
+        } else if (!good) {
+            code = CL_INVALID_BINARY;
+        } else {
+            p = dbli_obj_new(KIND_PROGRAM, sizeof(*p));
+            p->context = (struct context *)(void *)context;
+            p->context->obj.refs++;
+        }
+        if (status)
+            *status = code;
+    }
+    dbli_leave();
+    if (err)
+        *err = code;
+    return (cl_program)(void *)p;
+}
+
+cl_int CL_API_CALL dbli_GetProgramInfo(cl_program program, cl_program_info what, size_t size,
+                                       void *out, size_t *ret)
+{
+    cl_int code = dbli_enter(DBL_GetProgramInfo);
+    const size_t bytes = sizeof(binary);
+
+    (void)ret;
+    if (code == CL_SUCCESS && !dbli_obj_is(program, KIND_PROGRAM, "program info"))
+        code = CL_INVALID_PROGRAM;
+    else if (code == CL_SUCCESS && what == CL_PROGRAM_BINARY_SIZES && size == sizeof(bytes))
+        memcpy(out, &bytes, sizeof(bytes));
+    else if (code == CL_SUCCESS && what == CL_PROGRAM_BINARIES && size == sizeof(unsigned char *))
+        memcpy(*(unsigned char **)out, binary, sizeof(binary));
+    else if (code == CL_SUCCESS)
+        code = CL_INVALID_VALUE;
+    dbli_leave();
+    return code;
+}
+
+cl_int CL_API_CALL dbli_RetainProgram(cl_program program)
+{
+    cl_int code = dbli_enter(DBL_RetainProgram);
+
+    if (code == CL_SUCCESS && !dbli_obj_is(program, KIND_PROGRAM, "retain program"))
+        code = CL_INVALID_PROGRAM;
+    else if (code == CL_SUCCESS)
+        ((struct program *)(void *)program)->obj.refs++;
     dbli_leave();
     return code;
 }
@@ -175,6 +243,8 @@ cl_int CL_API_CALL dbli_GetMemObjectInfo(cl_mem mem, cl_mem_info what, size_t si
         memcpy(out, &m->size, sizeof(m->size));
     else if (code == CL_SUCCESS && what == CL_MEM_TYPE && size == sizeof(type))
         memcpy(out, &type, sizeof(type));
+    else if (code == CL_SUCCESS && what == CL_MEM_CONTEXT && size == sizeof(m->context))
+        memcpy(out, &m->context, sizeof(m->context));
     else if (code == CL_SUCCESS)
         code = CL_INVALID_VALUE;
     dbli_leave();
