@@ -193,8 +193,9 @@ int clbi_compiler_get(struct clbi_compiler *c, const char *name, const char *sou
         const cl_int code = c->fns->RetainProgram(e->program);
 
         e->asked = ++c->clock;
-        *out = e->program;
-        if (code != CL_SUCCESS)
+        if (code == CL_SUCCESS)
+            *out = e->program;
+        else
             rc = failed(c, name, code, "clRetainProgram");
     }
     pthread_mutex_unlock(&c->lock);

@@ -276,7 +276,9 @@ static cl_mem CL_API_CALL dblCreateBuffer(cl_context context, cl_mem_flags flags
     if (code == DBL_NULL_SUCCESS) {
         code = CL_SUCCESS;
     } else if (code == CL_SUCCESS) {
-        if (!dbli_obj_is(context, KIND_CONTEXT, "create buffer") || host) {
+        const bool copies = (flags & CL_MEM_COPY_HOST_PTR) != 0;
+
+        if (!dbli_obj_is(context, KIND_CONTEXT, "create buffer") || copies != (host != NULL)) {
             code = CL_INVALID_VALUE;
         } else if (size == 0 || size > dbl.max_alloc) {
             code = CL_INVALID_BUFFER_SIZE;
@@ -288,6 +290,8 @@ static cl_mem CL_API_CALL dblCreateBuffer(cl_context context, cl_mem_flags flags
             m->device = calloc(1, size);
             if (!m->device)
                 abort();
+            if (copies)
+                memcpy(m->device, host, size);
             dbl.mems++;
         }
     }
