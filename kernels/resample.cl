@@ -204,16 +204,21 @@ typedef __global const uchar *restrict bytes;
 #endif
 
 #if TYPE == 8
+/* Rounded to nearest and clamped, in integers: 1.5 * 2^23 + v has the integer in its low bits, and as
+ * bits floats are ordered like integers. CPU compilers pair the conversions and comparisons of floats
+ * across the channels of a pixel, and then vectorise nothing across pixels. */
+#define ROUND_BASE 0x4b400000 /* the bits of 12582912.0f */
 #define STORE(channel, value)                                                                      \
     do {                                                                                           \
-        const float v_ = (value);                                                                  \
-        to[PLACE(channel)] = (uchar)(int)(LIMIT8(v_) + 0.5f);                                      \
+        const float v_ = NUMBER(value);                                                            \
+        to[PLACE(channel)] =                                                                       \
+            (uchar)min(max(as_int(v_ + 12582912.0f), ROUND_BASE) - ROUND_BASE, 255);               \
     } while (0)
 #define OUT uchar
 #if FORMAT == SOURCE_FLOATS
-#define LIMIT8(v) fmin(fmax(v, 0.0f), 255.0f) /* 0 of a NaN */
+#define NUMBER(v) fmax(v, 0.0f) /* 0 of a NaN */
 #else
-#define LIMIT8(v) LIMIT(v)
+#define NUMBER(v) (v)
 #endif
 #elif TYPE == 16
 #define STORE(channel, value) vstore_half_rte(value, PLACE(channel), to)

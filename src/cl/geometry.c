@@ -126,19 +126,43 @@ int clbi_geometry_make(struct clbi_geometry *g, const clb_preprocess_params *p,
     return CLB_OK;
 }
 
-uint32_t clbi_axis_taps(const struct clbi_axis *axis, enum clb_preprocess_filter filter)
-{
-    if (filter != CLB_FILTER_AREA)
-        return filter == CLB_FILTER_NEAREST ? 1 : 2;
-    /* A span of `length / n` pixels touches at most two more than its whole ones. */
-    const double most = floor(axis->length / axis->n) + 2;
-    const uint32_t there = axis->high - axis->low + 1;
-    return most < there ? (uint32_t)most : there;
-}
-
 static uint32_t within(const struct clbi_axis *axis, double pixel)
 {
     return pixel <= axis->low ? axis->low : pixel >= axis->high ? axis->high : (uint32_t)pixel;
+}
+
+/* What output pixel i of AREA lies over; pixels that are touched by less than TOUCH do not count. */
+struct span {
+    double from, to; /* positions */
+    uint32_t first, last;
+};
+
+static struct span span_of(const struct clbi_axis *axis, uint32_t i)
+{
+    struct span s;
+
+    s.from = axis->start + i * axis->length / axis->n;
+    s.to = axis->start + (i + 1.0) * axis->length / axis->n;
+    s.first = within(axis, floor(s.from + TOUCH));
+    s.last = within(axis, ceil(s.to - TOUCH) - 1);
+    if (s.last < s.first)
+        s.last = s.first;
+    return s;
+}
+
+uint32_t clbi_axis_taps(const struct clbi_axis *axis, enum clb_preprocess_filter filter)
+{
+    uint32_t most = 1;
+
+    if (filter != CLB_FILTER_AREA)
+        return filter == CLB_FILTER_NEAREST ? 1 : 2;
+    for (uint32_t i = 0; i < axis->n; i++) {
+        const struct span s = span_of(axis, i);
+
+        if (s.last - s.first >= most)
+            most = s.last - s.first + 1;
+    }
+    return most;
 }
 
 static void bilinear(const struct clbi_axis *axis, double s, uint32_t columns, int32_t *index,
@@ -158,16 +182,15 @@ static void bilinear(const struct clbi_axis *axis, double s, uint32_t columns, i
 static void area(const struct clbi_axis *axis, uint32_t i, uint32_t taps, uint32_t columns,
                  int32_t *index, float *weight)
 {
-    const double from = axis->start + i * axis->length / axis->n;
-    const double to = axis->start + (i + 1.0) * axis->length / axis->n;
-    const double first = within(axis, floor(from));
+    const struct span s = span_of(axis, i);
     double sum = 0;
 
     for (int pass = 0; pass < 2; pass++)
         for (uint32_t t = 0; t < taps; t++) {
-            const double pixel = first + t;
-            const double a = pixel > from ? pixel : from, b = pixel + 1 < to ? pixel + 1 : to;
-            const double covered = b > a && pixel <= axis->high ? b - a : 0;
+            const double pixel = (double)s.first + t;
+            const double a = pixel > s.from ? pixel : s.from;
+            const double b = pixel + 1 < s.to ? pixel + 1 : s.to;
+            const double covered = b > a && pixel <= s.last ? b - a : 0;
 
             if (pass == 0) {
                 sum += covered;

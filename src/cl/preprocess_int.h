@@ -40,6 +40,7 @@ struct clbi_plan {
     struct clb_image img;
     struct clbi_geometry g;
     uint32_t taps[2]; /* of a column, of a row */
+    bool single;      /* only the first tap has weight: one pixel each, whatever the filter */
     uint32_t columns; /* entries of a column table: width in whole work-groups */
     size_t group;     /* work-items along x */
     cl_mem index, weight;

@@ -156,9 +156,9 @@ static void options_of(const clb_preprocess *pp, const struct clbi_plan *plan, u
              "-D TURNED=%d -D CHANNELS=%d -D BGR=%d -D PLANAR=%d -D TYPE=%d -D PADDED=%d "
              "-D RAGGED=%d -D FRAMES=%d -D CHROMA_PAIR=%d -D VU=%d -D STEP=%d -D RED_AT=%d",
              finite ? " -cl-finite-math-only" : "", (int)(p->depth ? SOURCE_DEPTH : rd.source),
-             p->filter == CLB_FILTER_NEAREST ? 1
-             : p->filter == CLB_FILTER_AREA  ? 0
-                                             : 2,
+             plan->single                   ? 1
+             : p->filter == CLB_FILTER_AREA ? 0
+                                            : 2,
              plan->g.turned, (int)o->channels, p->order == CLB_ORDER_BGR,
              p->layout == CLB_LAYOUT_NCHW, 8 * (int)clbi_type_bytes(p->type),
              o->left || o->top || o->right || o->bottom, o->width % plan->group != 0, (int)sources,
@@ -316,6 +316,15 @@ static int failed(const clb_preprocess *pp, cl_int code, const char *what)
     return clbi_cl_fail(NULL, &pp->log, clbi_cl_err(code), code, "preprocess: %s failed", what);
 }
 
+/* Weights beside those of the first tap? */
+static bool only_first(const float *weight, uint32_t taps, size_t n)
+{
+    for (size_t i = n; i < taps * n; i++)
+        if (weight[i] != 0)
+            return false;
+    return true;
+}
+
 static int make_tables(clb_preprocess *pp, struct clbi_plan *plan)
 {
     const struct clbi_geometry *g = &plan->g;
@@ -334,6 +343,8 @@ static int make_tables(clb_preprocess *pp, struct clbi_plan *plan)
         clbi_axis_table(&g->column, filter, plan->taps[0], plan->columns, index, weight);
         clbi_axis_table(&g->row, filter, plan->taps[1], g->row.size, index + rows_at,
                         weight + rows_at);
+        plan->single = only_first(weight, plan->taps[0], plan->columns) &&
+                       only_first(weight + rows_at, plan->taps[1], g->row.size);
         plan->index = pp->fns->CreateBuffer(pp->context, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR,
                                             entries * sizeof *index, index, &rc);
         if (plan->index)
