@@ -116,10 +116,9 @@ static const struct arg_spec spec = {
         "status 0 and, unless --reconnect is given, without a summary.\n"
         "\n"
         "--memory: auto, alloc-host and host are in this version. --preprocess takes\n"
-        "WxH[,letterbox|stretch|cover][,f32|f16|u8][,nchw|nhwc][,rgb|bgr]; this version has the\n"
-        "size of the frames, which are nv12, rgb24, bgr24 or gray8, and u8, nhwc, rgb and bgr. "
-        "Not\n"
-        "in this version: --save y4m and npy.",
+        "WxH[,letterbox|stretch|cover][,f32|f16|u8][,nchw|nhwc][,rgb|bgr]: what a kernel makes of\n"
+        "every frame, by the rules of clbridge/preprocess.h. --save npy writes that, without\n"
+        "--preprocess the picture; --save png shows u8 and nhwc. Not in this version: --save y4m.",
 };
 
 /* ---- --preprocess ---------------------------------------------------------------------------- */
@@ -167,6 +166,12 @@ static int parse_recipe(const char *text, struct recv_recipe *recipe)
             return -1;
     recipe->given = true;
     return 0;
+}
+
+/* 8 bits of three channels side by side: the first values of both enums. */
+static bool recipe_is_picture(const struct recv_recipe *recipe)
+{
+    return recipe->type == 0 && recipe->layout == 0;
 }
 
 /* ---- checks ---------------------------------------------------------------------------------- */
@@ -297,6 +302,9 @@ static int check_options(struct recv_run *r)
             o->preprocess);
     if (o->memory == MEMORY_HOST)
         return args_usage("recv", stderr, "--preprocess makes no sense with --memory host");
+    if (o->save + 1 == (int)SAVE_PNG && !recipe_is_picture(&r->setup.recipe))
+        return args_usage("recv", stderr,
+                          "--save png shows --preprocess of u8 and nhwc alone; use --save npy");
     return 0;
 }
 
@@ -309,9 +317,9 @@ static int check_version(struct recv_run *r, const char *memory)
         return report_fail(&r->report, CLB_ERR_NOSYS, "--memory",
                            "%s is not supported in this version; use auto, alloc-host or host",
                            memory);
-    if (o->save + 1 == SAVE_Y4M || o->save + 1 == SAVE_NPY)
+    if (o->save + 1 == SAVE_Y4M)
         return report_fail(&r->report, CLB_ERR_NOSYS, "--save",
-                           "y4m and npy are not supported in this version; use png or raw");
+                           "y4m is not supported in this version; use png, npy or raw");
     return 0;
 }
 
@@ -325,6 +333,7 @@ static void set_up(struct recv_run *r, const char *memory)
     r->setup.report = &r->report;
     r->ops = o->memory == MEMORY_HOST ? &recv_host_ops : &recv_cl_ops;
     r->out.save = (enum recv_save)(o->save + 1);
+    r->setup.save_tensor = r->out.save == SAVE_NPY;
     r->out.dir = o->out;
     r->out.every = o->every ? o->every : 1;
     r->endpoint.uri = o->listen ? o->listen : o->uri;

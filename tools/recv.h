@@ -11,6 +11,7 @@
 #include <clbridge/stream.h>
 
 #include "args.h"
+#include "npy_out.h"
 #include "recv_about.h"
 #include "report.h"
 
@@ -30,6 +31,7 @@ struct recv_setup {
     struct recv_geometry geometry; /* of what the peer sends, when has_image */
     struct clb_image here;         /* how that is to lie in our memory */
     struct recv_recipe recipe;
+    bool save_tensor;      /* results are wanted as they are, not as pictures */
     struct report *report; /* failures are reported there */
 };
 
@@ -40,6 +42,9 @@ struct recv_frame {
     const uint8_t *pixels; /* as the device sees them; NULL = not asked for */
     const uint8_t *rgb; /* the picture, 3 bytes per pixel, packed; NULL = not asked for, or none */
     struct arg_size rgb_size;
+    const void *tensor; /* with save_tensor, in the place of rgb; NULL = none */
+    size_t tensor_bytes;
+    struct npy_shape shape;
     int64_t done_ns; /* when its kernel ended, 0 = no kernel */
 };
 
@@ -64,7 +69,7 @@ struct recv_backend_ops {
     /* Members reason, platform, device, driver_version of the event `memory`. */
     void (*describe)(struct recv_backend *b, struct json *j);
     /* Takes the packet over when it succeeds. There must be room. */
-    int (*submit)(struct recv_backend *b, clb_packet **packet, bool want_pixels, bool want_rgb);
+    int (*submit)(struct recv_backend *b, clb_packet **packet, bool want_pixels, bool want_result);
     bool (*has_room)(struct recv_backend *b);
     uint32_t (*pending)(struct recv_backend *b);
     bool (*oldest_done)(struct recv_backend *b); /* collect would not wait */

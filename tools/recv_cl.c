@@ -42,9 +42,11 @@ struct slot {
     struct stamp *stamp; /* of done; NULL = none */
     uint8_t *pixels;     /* room for a frame */
     size_t pixels_size;
-    uint8_t *rgb; /* likewise, of its picture */
+    uint8_t *rgb; /* likewise, of its result */
     size_t rgb_bytes;
     struct arg_size rgb_size;
+    size_t result_bytes; /* of them, read back */
+    struct npy_shape shape;
     cl_mem tensor;
     size_t tensor_bytes;
 };
@@ -100,11 +102,7 @@ static int make_preprocess(struct recv_backend *b, const struct clb_image *src)
 
 static int fail_recipe(struct recv_backend *b, int err)
 {
-    if (err == CLB_ERR_NOSYS)
-        return report_fail(b->setup->report, err, "--preprocess",
-                           "not supported in this version; give the size of the frames, which "
-                           "must be nv12, rgb24, bgr24 or gray8, u8 and nhwc");
-    return fail_clb(b, "preprocess", err, "");
+    return fail_clb(b, "preprocess", err, "; --verbose tells what does not fit");
 }
 
 /* Makes the recipe fit a layout. The first one gets a recipe of its own, which compiles the one kernel
@@ -123,8 +121,9 @@ static int adapt(struct recv_backend *b, const struct clb_image *image)
         rc = clb_preprocess_get_geometry(b->preprocess, image, &b->geometry, sizeof b->geometry);
     b->layout = *image;
     b->draws = rc == CLB_OK;
-    /* Nobody asked for a kernel: then frames that none is there for go without. */
-    if (rc == CLB_ERR_NOSYS && !b->setup->recipe.given)
+    /* Nobody asked for a kernel: then frames that none is there for go without, a mosaic of unknown
+     * order for one. */
+    if ((rc == CLB_ERR_NOSYS || rc == CLB_ERR_INVAL) && !b->setup->recipe.given)
         return 0;
     return rc < 0 ? fail_recipe(b, rc) : 0;
 }
@@ -307,7 +306,22 @@ static int run_kernel(struct recv_backend *b, struct slot *s)
     return 0;
 }
 
-static int read_rgb(struct recv_backend *b, struct slot *s)
+static void set_shape(const struct recv_backend *b, struct slot *s)
+{
+    static const char *const types[] = {
+        [CLB_TYPE_U8] = "|u1", [CLB_TYPE_F16] = "<f2", [CLB_TYPE_F32] = "<f4"};
+    const clb_preprocess_geometry *g = &b->geometry;
+
+    s->shape.type = types[b->setup->recipe.given ? b->setup->recipe.type : CLB_TYPE_U8];
+    if (b->setup->recipe.given && b->setup->recipe.layout == CLB_LAYOUT_NCHW)
+        memcpy(s->shape.size, (const uint32_t[]){g->channels, g->height, g->width},
+               sizeof s->shape.size);
+    else
+        memcpy(s->shape.size, (const uint32_t[]){g->height, g->width, g->channels},
+               sizeof s->shape.size);
+}
+
+static int read_result(struct recv_backend *b, struct slot *s)
 {
     cl_int code;
 
@@ -317,12 +331,14 @@ static int read_rgb(struct recv_backend *b, struct slot *s)
         s->rgb_bytes = s->rgb ? b->geometry.bytes : 0;
     }
     if (!s->rgb)
-        return fail_clb(b, "picture", CLB_ERR_NOMEM, "");
+        return fail_clb(b, "result", CLB_ERR_NOMEM, "");
     s->rgb_size = (struct arg_size){b->geometry.width, b->geometry.height};
+    s->result_bytes = b->geometry.bytes;
+    set_shape(b, s);
     code = clEnqueueReadBuffer(clb_cl_device_queue(b->dev), s->tensor, CL_FALSE, 0,
                                b->geometry.bytes, s->rgb, 1, &s->done, &s->rgb_read);
     if (code != CL_SUCCESS)
-        return fail_cl(b, "read-back of a picture", code);
+        return fail_cl(b, "read-back of a result", code);
     b->result_bytes += b->geometry.bytes;
     return 0;
 }
@@ -342,7 +358,8 @@ static void wait_for_homecoming(struct recv_backend *b)
     }
 }
 
-static int cl_submit(struct recv_backend *b, clb_packet **packet, bool want_pixels, bool want_rgb)
+static int cl_submit(struct recv_backend *b, clb_packet **packet, bool want_pixels,
+                     bool want_result)
 {
     struct slot *s = &b->slot[(b->first + b->count) % b->keep];
     int rc;
@@ -359,7 +376,7 @@ static int cl_submit(struct recv_backend *b, clb_packet **packet, bool want_pixe
         return EXIT_FAILED;
     if (want_pixels && s->info.size && read_pixels(b, s))
         return EXIT_FAILED;
-    if (want_rgb && s->done && read_rgb(b, s))
+    if (want_result && s->done && read_result(b, s))
         return EXIT_FAILED;
     clFlush(clb_cl_device_queue(b->dev));
     return 0;
@@ -433,10 +450,16 @@ static int cl_collect(struct recv_backend *b, struct recv_frame *out)
     if (code != CL_SUCCESS)
         return fail_cl(b, "commands of a frame", code);
     out->pixels = pixels ? s->pixels : NULL;
-    if (rgb && b->setup->recipe.order == CLB_ORDER_BGR)
-        swap_red_and_blue(s->rgb, (size_t)s->rgb_size.width * s->rgb_size.height * 3);
-    out->rgb = rgb ? s->rgb : NULL;
-    out->rgb_size = s->rgb_size;
+    if (rgb && b->setup->save_tensor) {
+        out->tensor = s->rgb;
+        out->tensor_bytes = s->result_bytes;
+        out->shape = s->shape;
+    } else if (rgb) {
+        if (b->setup->recipe.order == CLB_ORDER_BGR)
+            swap_red_and_blue(s->rgb, (size_t)s->rgb_size.width * s->rgb_size.height * 3);
+        out->rgb = s->rgb;
+        out->rgb_size = s->rgb_size;
+    }
     return 0;
 }
 

@@ -94,11 +94,12 @@ static void host_describe(struct recv_backend *b, struct json *j)
     json_null(j, "driver_version");
 }
 
-static int host_submit(struct recv_backend *b, clb_packet **packet, bool want_pixels, bool want_rgb)
+static int host_submit(struct recv_backend *b, clb_packet **packet, bool want_pixels,
+                       bool want_result)
 {
     (void)want_pixels;
     b->packet = *packet;
-    b->want_rgb = want_rgb;
+    b->want_rgb = want_result;
     *packet = NULL;
     return 0;
 }

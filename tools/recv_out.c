@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "npy_out.h"
 #include "png_out.h"
 #include "recv.h"
 
@@ -85,22 +86,38 @@ static const char *hint_for(int number)
     }
 }
 
+/* Without a device the result is the picture. */
+static int write_npy(const char *path, const struct recv_frame *f)
+{
+    const struct npy_shape picture = {.type = "|u1",
+                                      .size = {f->rgb_size.height, f->rgb_size.width, 3}};
+
+    if (f->tensor)
+        return npy_write_file(path, f->tensor, f->tensor_bytes, &f->shape);
+    return npy_write_file(path, f->rgb, (size_t)f->rgb_size.width * f->rgb_size.height * 3,
+                          &picture);
+}
+
 int recv_out_frame(struct recv_out *o, struct report *r, const struct recv_frame *f)
 {
-    bool png = o->save == SAVE_PNG;
+    const bool png = o->save == SAVE_PNG, npy = o->save == SAVE_NPY;
     char name[48], *path;
     int rc;
 
     /* No picture: its metadata were bad, which the event of the frame shows. */
-    if (png ? !f->rgb : !f->pixels)
+    if (npy ? !f->tensor && !f->rgb : png ? !f->rgb : !f->pixels)
         return 0;
     snprintf(name, sizeof name, "frame-%06llu.%s", (unsigned long long)f->info.seq,
-             png ? "png" : "raw");
+             npy   ? "npy"
+             : png ? "png"
+                   : "raw");
     if (asprintf(&path, "%s/%s", o->dir, name) < 0)
         return report_fail(r, CLB_ERR_NOMEM, name, "out of memory");
     if (png)
         rc = png_write_file(path, f->rgb, f->rgb_size.width, f->rgb_size.height,
                             (size_t)f->rgb_size.width * 3, 3);
+    else if (npy)
+        rc = write_npy(path, f);
     else
         rc = write_raw(path, f->pixels, f->info.size);
     if (rc) {

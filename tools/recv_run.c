@@ -233,19 +233,23 @@ static int check_told(struct recv_run *r, const struct recv_frame *f)
  * metadata may be of this one alone. */
 static int check_picture(struct recv_run *r, const struct recv_frame *f)
 {
-    bool png = r->out.save == SAVE_PNG && recv_out_wants(&r->out, f->info.seq) && !f->rgb;
+    const bool wants = recv_out_wants(&r->out, f->info.seq);
+    const bool png = wants && r->out.save == SAVE_PNG && !f->rgb;
+    const bool npy = wants && r->out.save == SAVE_NPY && !f->rgb && !f->tensor;
+    const char *where = png ? "--save png" : npy ? "--save npy" : "--preprocess";
 
-    if ((!png && !(r->setup.recipe.given && !f->done_ns)) ||
+    if ((!png && !npy && !(r->setup.recipe.given && !f->done_ns)) ||
         f->info.metadata_status == CLB_METADATA_BAD)
         return 0;
     r->ended_by = "error";
     if (f->about->has_image)
-        return report_fail(&r->report, CLB_ERR_NOSYS, png ? "--save png" : "--preprocess",
-                           "frame %llu is %s, which is not supported in this version; nv12, rgb24, "
-                           "bgr24 and gray8 are",
+        return report_fail(&r->report, CLB_ERR_NOSYS, where,
+                           "frame %llu is %s, of which no picture can be made here: in host memory "
+                           "of nv12, rgb24, bgr24 and gray8 alone, on a device of all but RAW of "
+                           "unknown Bayer order",
                            (unsigned long long)f->info.seq, clb_pixfmt_name(f->about->image.fmt));
     r->report.exit_status = EXIT_USAGE;
-    return report_fail(&r->report, CLB_ERR_INVAL, png ? "--save png" : "--preprocess",
+    return report_fail(&r->report, CLB_ERR_INVAL, where,
                        "nothing tells how the pixels of frame %llu lie: give --format and --size",
                        (unsigned long long)f->info.seq);
 }
@@ -371,7 +375,7 @@ static int submit(struct recv_run *r, clb_packet **packet)
     rc =
         r->ops->submit(r->backend, packet,
                        r->opt.crc || verify_active(&r->verify) || (save && r->out.save == SAVE_RAW),
-                       save && r->out.save == SAVE_PNG);
+                       save && (r->out.save == SAVE_PNG || r->out.save == SAVE_NPY));
     clb_packet_free(packet); /* only when it was not taken over */
     r->taken += rc == 0;
     return rc;
