@@ -132,10 +132,16 @@ typedef struct clb_cl_device_params {
     cl_context context;     /* NULL = one of the device's own */
     cl_device_id device;    /* NULL = chosen by `select` */
     cl_command_queue queue; /* NULL = one of the device's own, in order */
-    const char *select;    /* part of the name of the platform or device, case ignored; NULL or "" =
+    const char *select; /* part of the name of the platform or device, case ignored; NULL or "" =
                                the first GPU, else accelerator, else CPU. Ignored when imported */
-    const char *cache_dir; /* for compiled kernels, NULL = none (always, in this version). Copied */
-    int caller_driven;     /* 0 = own worker thread "clb-cl"; 1 = none, see clb_cl_device_poll() */
+    /* A folder for compiled kernels, so that the next process starts faster; NULL = none. It is made
+     * (mode 0700) when its last part is missing; it must belong to this user (or to root) and be
+     * writable by nobody else, for what is in it will run. At most 256 files of at most 64 MiB,
+     * "NAME-HASH.clbin"; those used longest ago go. A damaged file, or one made for another device,
+     * driver or version, is noticed, removed and made again. Several processes may share it. Files
+     * that cannot be written are logged and do no harm. Copied. */
+    const char *cache_dir;
+    int caller_driven; /* 0 = own worker thread "clb-cl"; 1 = none, see clb_cl_device_poll() */
     struct clb_status *status; /* filled when the call fails; NULL = not wanted. Borrowed */
     struct clb_log log; /* zero = silent; copied, priv must stay valid until the last pool and frame
                            are gone */
@@ -160,8 +166,9 @@ CLB_API CLB_NODISCARD int clb_cl_device_list(clb_cl_device_info *out, size_t ele
  * Opens a device: context, private queues and worker.
  * @owner *out by the caller; imported objects are retained. params NULL = all defaults.
  * @thread any. @blocks while the runtime starts (up to seconds the first time in a process).
- * @return CLB_OK; INVAL (partly imported, queue of another context or device), NODEV (none, or none
- *         of that name: status tells what there is), NOMEM, CL.
+ * @return CLB_OK; INVAL (partly imported, queue of another context or device; cache_dir cannot be made
+ *         or is not this user's alone), NODEV (none, or none of that name: status tells what there is),
+ *         NOMEM, CL.
  */
 CLB_API CLB_NODISCARD int clb_cl_device_create(clb_cl_device **out,
                                                const clb_cl_device_params *params);

@@ -13,11 +13,17 @@
 
 struct clbi_compiler;
 
-/* For one device of a context, which is retained. cache_dir NULL = nothing on disk; copied.
- * @return CLB_OK; INVAL (cache_dir is no folder to trust), NOMEM, CL. */
-int clbi_compiler_create(struct clbi_compiler **out, const struct clbi_cl_fns *fns,
-                         const struct clb_log *log, cl_context context, cl_device_id device,
-                         const char *cache_dir);
+struct clbi_compiler_params {
+    const struct clbi_cl_fns *fns;
+    const struct clb_log *log;      /* copied */
+    struct clb_status *status;      /* NULL = not wanted */
+    cl_context context;             /* retained */
+    const clb_cl_device_info *info; /* of the device */
+    const char *cache_dir;          /* NULL = nothing on disk */
+};
+
+/* @return CLB_OK; INVAL (cache_dir is no folder to trust), NOMEM, CL; logged, and in status. */
+int clbi_compiler_create(struct clbi_compiler **out, const struct clbi_compiler_params *p);
 
 struct clbi_compiler *clbi_compiler_ref(struct clbi_compiler *c);
 
@@ -26,7 +32,7 @@ void clbi_compiler_unref(struct clbi_compiler **c);
 
 /*
  * A program built for the device from `source` with `options`; *out has a reference of the caller's
- * own. `name` is for messages and file names. Blocks while the runtime compiles; two callers that want
+ * own. `name` is that of the kernel, and in file names; name and source stay valid. Blocks while the runtime compiles; two callers that want
  * the same one compile it once. On failure the compiler's own words are logged.
  * @return CLB_OK; NOMEM, CL.
  */
@@ -34,9 +40,8 @@ int clbi_compiler_get(struct clbi_compiler *c, const char *name, const char *sou
                       const char *options, cl_program *out);
 
 /*
- * After the first launch of each of its kernels: writes the program's binary for the next process,
- * unless it came from there. Only then do CPU runtimes have all of it. Failures are logged and do no
- * harm.
+ * After a launch with a work-group size for the first time: writes the program's binary for the next
+ * process, unless it is there. Only then do CPU runtimes have all of it. Failures do no harm.
  */
 void clbi_compiler_save(struct clbi_compiler *c, cl_program program);
 

@@ -319,11 +319,13 @@ int clbi_cl_device_create_with(const struct clbi_cl_fns *fns, clb_cl_device **ou
             clbi_cl_fail(p.status, &dev->log, err, 0, "cannot retain the queue");
     }
     if (err == CLB_OK) {
-        err = clbi_compiler_create(&dev->compiler, fns, &dev->log, dev->context, dev->id,
-                                   p.cache_dir);
-        if (err != CLB_OK)
-            clbi_cl_fail(p.status, &dev->log, err, 0, "cannot make a compiler for \"%s\"",
-                         dev->info.name);
+        const struct clbi_compiler_params compiler = {.fns = fns,
+                                                      .log = &dev->log,
+                                                      .status = p.status,
+                                                      .context = dev->context,
+                                                      .info = &dev->info,
+                                                      .cache_dir = p.cache_dir};
+        err = clbi_compiler_create(&dev->compiler, &compiler);
     }
     if (err == CLB_OK && !dev->caller_driven && start_thread(dev) != 0)
         err = clbi_cl_fail(p.status, &dev->log, CLB_ERR_NOMEM, 0, "cannot start the worker thread");

@@ -131,10 +131,16 @@ cl_int CL_API_CALL dbli_GetProgramInfo(cl_program program, cl_program_info what,
 {
     cl_int code = dbli_enter(DBL_GetProgramInfo);
     const size_t bytes = sizeof(binary);
+    const cl_uint one = 1;
+    const cl_device_id device = dbl_device();
 
     (void)ret;
     if (code == CL_SUCCESS && !dbli_obj_is(program, KIND_PROGRAM, "program info"))
         code = CL_INVALID_PROGRAM;
+    else if (code == CL_SUCCESS && what == CL_PROGRAM_NUM_DEVICES && size == sizeof(one))
+        memcpy(out, &one, sizeof(one));
+    else if (code == CL_SUCCESS && what == CL_PROGRAM_DEVICES && size == sizeof(device))
+        memcpy(out, &device, sizeof(device));
     else if (code == CL_SUCCESS && what == CL_PROGRAM_BINARY_SIZES && size == sizeof(bytes))
         memcpy(out, &bytes, sizeof(bytes));
     else if (code == CL_SUCCESS && what == CL_PROGRAM_BINARIES && size == sizeof(unsigned char *))

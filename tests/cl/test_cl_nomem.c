@@ -14,6 +14,7 @@
 #include "heap.h"
 #include "peer.h"
 #include "pool_kit.h"
+#include "tempdir.h"
 
 #undef malloc
 #undef calloc
@@ -28,6 +29,7 @@ void *own_malloc(size_t size);
 void *own_calloc(size_t n, size_t size);
 
 static atomic_uint lines;
+static char cache[TEMPDIR_PATH];
 
 void *own_malloc(size_t size)
 {
@@ -164,10 +166,11 @@ static void session(bool driven, struct outcome *o)
     cl_int code;
 
     dbl_start(!driven);
-    o->device = NOTE(
-        o, clbi_cl_device_create_with(&dbl_fns, &k.dev,
-                                      clb_cl_device_params(.caller_driven = driven, .status = &st,
-                                                           .log.cb = kit_log, .log.priv = &lines)));
+    o->device =
+        NOTE(o, clbi_cl_device_create_with(
+                    &dbl_fns, &k.dev,
+                    clb_cl_device_params(.caller_driven = driven, .cache_dir = cache, .status = &st,
+                                         .log.cb = kit_log, .log.priv = &lines)));
     if (o->device < 0) {
         CHECK_EQ(st.err, o->device);
         CHECK(st.text[0] != '\0');
@@ -233,6 +236,7 @@ int main(void)
 {
     check_watchdog(200);
     const int fds = check_fds(), threads = check_threads();
+    tempdir_make(cache);
     for (int driven = 1; driven >= 0; driven--) {
         int n = 1;
         while (step(driven != 0, n)) {
@@ -243,5 +247,6 @@ int main(void)
         check_back_to(fds, threads);
         CHECK_GE(n, 12);
     }
+    tempdir_remove(cache);
     return 0;
 }

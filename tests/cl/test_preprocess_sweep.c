@@ -7,8 +7,11 @@
  */
 #include <clbridge/preprocess.h>
 
+#include <unistd.h>
+
 #include "pool_kit.h"
 #include "sweep.h"
+#include "tempdir.h"
 
 #define SIZE 3000u /* NV12 of 50 x 40, and as much of the others */
 #define SLOTS 2
@@ -16,6 +19,7 @@
 
 static atomic_uint lines;
 static atomic_uint bad_frames, good_frames;
+static char cache[TEMPDIR_PATH];
 static unsigned doubts; /* uses that were not recorded */
 
 /* A call that may fail: then there is a line in the log. */
@@ -199,6 +203,17 @@ static void use_pool(struct kit *k, struct app *a, bool caller_driven)
     clb_preprocess_destroy(&pp);
 }
 
+/* Of the programs that the last session kept, one has to be compiled again. */
+static void forget_one(void)
+{
+    char name[TEMPDIR_PATH], path[2 * TEMPDIR_PATH];
+
+    if (tempdir_count(cache, ".clbin", name) == 0)
+        return;
+    snprintf(path, sizeof path, "%s/%s", cache, name);
+    HOLDS(unlink(path) == 0);
+}
+
 /* Tells whether the fault has come to pass, that is, whether there may be another. */
 static bool session(const struct sweep_fault *f)
 {
@@ -216,12 +231,13 @@ static bool session(const struct sweep_fault *f)
     dbl_set_quiet(leaves);
     dbl_set_kernel(look_at, NULL);
     make_app(&a);
+    forget_one();
     calls = dbl_calls(f->fn);
     sweep_arm(f);
     err = clbi_cl_device_create_with(&dbl_fns, &k.dev,
                                      clb_cl_device_params(.caller_driven = f->caller_driven,
-                                                          .status = &st, .log.cb = kit_log,
-                                                          .log.priv = &lines));
+                                                          .cache_dir = cache, .status = &st,
+                                                          .log.cb = kit_log, .log.priv = &lines));
     if (err == CLB_OK)
         err = clb_cl_pool_create(
             &k.pool, k.dev, clb_cl_pool_params(.buf_size = SIZE, .count = SLOTS, .status = &st));
@@ -264,6 +280,9 @@ int main(void)
     const struct sweep s = {makers, commands, false, session};
 
     check_watchdog(240);
+    tempdir_make(cache);
     printf("%u sessions\n", sweep_run(&s));
+    CHECK_EQ(tempdir_count(cache, ".clbtmp", NULL), 0);
+    tempdir_remove(cache);
     return 0;
 }
