@@ -182,7 +182,7 @@ static unsigned look_round(int fd, char oldest[MAX_NAME])
         if (!oldest[0] || st.st_mtim.tv_sec < age.tv_sec ||
             (st.st_mtim.tv_sec == age.tv_sec && st.st_mtim.tv_nsec < age.tv_nsec)) {
             age = st.st_mtim;
-            strcpy(oldest, e->d_name);
+            memcpy(oldest, e->d_name, strlen(e->d_name) + 1); /* below MAX_NAME: looked at above */
         }
     }
     closedir(d);
